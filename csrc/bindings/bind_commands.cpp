@@ -134,9 +134,9 @@ SequenceKind sequence_kind(const std::string& word) {
   refuse("kind", word, "generation, session");
 }
 
-SparseRequest sparse_request(const std::optional<std::string>& policy, std::int32_t keep) {
-  if (!policy) return {.keep = keep};
-  SparseRequest request{.is_asked = true, .keep = keep};
+SparseRequest sparse_request(const std::optional<std::string>& policy, std::int32_t keep, std::int32_t backbone) {
+  SparseRequest request{.is_asked = policy.has_value(), .keep = keep, .backbone = backbone};
+  if (!policy) return request;
   if (*policy == "dense") {
     request.policy = SparsePolicy::dense;
   } else if (*policy == "auto") {

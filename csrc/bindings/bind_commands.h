@@ -22,7 +22,7 @@ std::vector<std::uint32_t> mask_of_bytes(const pybind11::bytes& bytes);
 
 SequenceKind sequence_kind(const std::string& word);
 // `policy`: none if the request does not ask for sparse prefill.
-SparseRequest sparse_request(const std::optional<std::string>& policy, std::int32_t keep);
+SparseRequest sparse_request(const std::optional<std::string>& policy, std::int32_t keep, std::int32_t backbone);
 EndReason end_reason(const std::string& word);
 
 // Checks and queues without the GIL.
@@ -44,8 +44,8 @@ void def_run(Class& bound) {
          std::optional<std::int32_t> position, std::optional<SamplingOptions> sampling,
          std::optional<std::int32_t> base, bool rebase, const RunLimits& limits, const RunReturns& returns,
          const py::bytes& allowed, bool constrained, const std::optional<std::string>& sparse_policy,
-         std::int32_t sparse_keep, std::int32_t max_draft_tokens, std::uint32_t drafters, Tokens forced,
-         std::vector<SequenceId> siblings, std::string tenant, std::vector<MediaSpan> media) {
+         std::int32_t sparse_keep, std::int32_t sparse_backbone, std::int32_t max_draft_tokens, std::uint32_t drafters,
+         Tokens forced, std::vector<SequenceId> siblings, std::string tenant, std::vector<MediaSpan> media) {
         submit_unlocked(self, {RunCommand{.ticket = ticket,
                                           .sequence = sequence,
                                           .tokens = std::move(tokens),
@@ -59,7 +59,7 @@ void def_run(Class& bound) {
                                           .returns = returns,
                                           .allowed = mask_of_bytes(allowed),
                                           .constrained = constrained,
-                                          .sparse = sparse_request(sparse_policy, sparse_keep),
+                                          .sparse = sparse_request(sparse_policy, sparse_keep, sparse_backbone),
                                           .max_draft_tokens = max_draft_tokens,
                                           .drafters = drafters,
                                           .forced = std::move(forced),
@@ -71,9 +71,10 @@ void def_run(Class& bound) {
       py::arg("base") = py::none(), py::arg("rebase") = false, py::arg_v("limits", RunLimits{}, "RunLimits()"),
       py::arg_v("returns", RunReturns{}, "RunReturns()"), py::arg("allowed") = py::bytes(),
       py::arg("constrained") = false, py::arg("sparse_policy") = py::none(), py::arg("sparse_keep") = kKeepAll,
-      py::arg("max_draft_tokens") = 0, py::arg("drafters") = ~0U, py::arg("forced").noconvert() = Tokens{},
-      py::arg("siblings").noconvert() = std::vector<SequenceId>{}, py::arg("tenant") = "",
-      py::arg("media") = std::vector<MediaSpan>{}, "Evaluates tokens, or the pending one, and samples outputs.");
+      py::arg("sparse_backbone") = 0, py::arg("max_draft_tokens") = 0, py::arg("drafters") = ~0U,
+      py::arg("forced").noconvert() = Tokens{}, py::arg("siblings").noconvert() = std::vector<SequenceId>{},
+      py::arg("tenant") = "", py::arg("media") = std::vector<MediaSpan>{},
+      "Evaluates tokens, or the pending one, and samples outputs.");
 }
 
 template <class Class>
@@ -87,8 +88,9 @@ void def_generate(Class& bound) {
       [](Self& self, Ticket ticket, SequenceId sequence, Tokens tokens, const SamplingOptions& sampling,
          std::int32_t priority, std::string tenant, std::string cache_scope, bool bypass_prefix,
          std::optional<std::int32_t> base, const RunLimits& limits, const RunReturns& returns, bool constrained,
-         const std::optional<std::string>& sparse_policy, std::int32_t sparse_keep, std::int32_t max_draft_tokens,
-         std::uint32_t drafters, Tokens forced, std::vector<SequenceId> siblings, std::vector<MediaSpan> media) {
+         const std::optional<std::string>& sparse_policy, std::int32_t sparse_keep, std::int32_t sparse_backbone,
+         std::int32_t max_draft_tokens, std::uint32_t drafters, Tokens forced, std::vector<SequenceId> siblings,
+         std::vector<MediaSpan> media) {
         RunCommand run{.ticket = ticket,
                        .sequence = sequence,
                        .tokens = std::move(tokens),
@@ -100,7 +102,7 @@ void def_generate(Class& bound) {
                        .returns = returns,
                        .allowed = {},
                        .constrained = constrained,
-                       .sparse = sparse_request(sparse_policy, sparse_keep),
+                       .sparse = sparse_request(sparse_policy, sparse_keep, sparse_backbone),
                        .max_draft_tokens = max_draft_tokens,
                        .drafters = drafters,
                        .forced = std::move(forced),
@@ -120,8 +122,9 @@ void def_generate(Class& bound) {
       py::arg("cache_scope") = "", py::arg("bypass_prefix") = false, py::arg("base") = py::none(),
       py::arg_v("limits", RunLimits{}, "RunLimits()"), py::arg_v("returns", RunReturns{}, "RunReturns()"),
       py::arg("constrained") = false, py::arg("sparse_policy") = py::none(), py::arg("sparse_keep") = kKeepAll,
-      py::arg("max_draft_tokens") = 0, py::arg("drafters") = ~0U, py::arg("forced").noconvert() = Tokens{},
-      py::arg("siblings").noconvert() = std::vector<SequenceId>{}, py::arg("media") = std::vector<MediaSpan>{},
+      py::arg("sparse_backbone") = 0, py::arg("max_draft_tokens") = 0, py::arg("drafters") = ~0U,
+      py::arg("forced").noconvert() = Tokens{}, py::arg("siblings").noconvert() = std::vector<SequenceId>{},
+      py::arg("media") = std::vector<MediaSpan>{},
       "Opens a generation and runs it. It closes when its run ends. Queues both commands or "
       "neither.");
 }

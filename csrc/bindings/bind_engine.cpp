@@ -114,6 +114,8 @@ void register_stats(py::module_& module) {
       .def_readonly("waiting_tokens", &EngineStats::waiting_tokens)
       .def_readonly("last_step_ns", &EngineStats::last_step_ns)
       .def_readonly("n_encoded", &EngineStats::n_encoded)
+      .def_readonly("n_found", &EngineStats::n_found)
+      .def_readonly("media_bytes", &EngineStats::media_bytes)
       .def_readonly("encode_ns", &EngineStats::encode_ns)
       .def_readonly("forward_ns", &EngineStats::forward_ns)
       .def_readonly("sample_ns", &EngineStats::sample_ns)
@@ -169,7 +171,7 @@ class PythonEngine {
  private:
   static VisionTower* tower_of(LoadedModel& model, std::int32_t placeholder) {
     if (model.vision == nullptr) throw FieldInvalid("placeholder", "the model has no vision tower");
-    model.vision->tower.set_placeholder(placeholder);
+    model.vision->tower.set_tokens(placeholder, model.model->config().cell_token(placeholder));
     return &model.vision->tower;
   }
 

@@ -71,7 +71,8 @@ void register_parts(py::module_& module) {
       .def_readonly("queue_ns", &RunTimings::queue_ns)
       .def_readonly("prefill_ns", &RunTimings::prefill_ns)
       .def_readonly("decode_ns", &RunTimings::decode_ns)
-      .def_readonly("blocked_ns", &RunTimings::blocked_ns);
+      .def_readonly("blocked_ns", &RunTimings::blocked_ns)
+      .def_readonly("encode_ns", &RunTimings::encode_ns);
 }
 
 // Names are indices into a list: a profile has a hundred thousand ops of a dozen names.

@@ -17,6 +17,7 @@
 #include "bindings/tuning.h"
 #include "model/arch/resolve.h"
 #include "model/cache_trial.h"
+#include "model/config/rope.h"
 #include "model/draft_model.h"
 #include "model/loaded_model.h"
 
@@ -87,21 +88,26 @@ const ModelFile* file_of(const PythonFile& file) {
   return file.is_none() ? nullptr : file.cast<const ModelFile*>();
 }
 
-// What a vision tower reads and makes.
-py::dict vision_dict(std::string_view family, const VisionConfig& config, const std::vector<WeightSummary>& weights) {
-  return py::dict(py::arg("family") = std::string(family), py::arg("n_layers") = config.layers.n_layers,
-                  py::arg("hidden_size") = config.layers.hidden_size, py::arg("tile_size") = config.tile_size,
-                  py::arg("patch_size") = config.patch_size, py::arg("shuffle") = config.shuffle,
-                  py::arg("longest_side") = config.longest_side, py::arg("mean") = config.mean,
-                  py::arg("deviation") = config.deviation, py::arg("width") = config.width,
-                  py::arg("tile_cells") = config.n_cells(), py::arg("max_image_cells") = config.max_image_cells(),
-                  py::arg("weights") = weight_list(weights));
+// What a vision tower reads and makes, and how the model reads its cells.
+py::dict vision_dict(std::string_view family, const VisionConfig& config, const std::vector<WeightSummary>& weights,
+                     const ModelConfig& model) {
+  return py::dict(
+      py::arg("family") = std::string(family), py::arg("n_layers") = config.layers.n_layers,
+      py::arg("hidden_size") = config.layers.hidden_size, py::arg("sizing") = std::string(name_of(config.sizing)),
+      py::arg("patch_size") = config.patch_size, py::arg("reduction") = config.reduced_side,
+      py::arg("tile_size") = config.tile_size, py::arg("longest_side") = config.longest_side,
+      py::arg("min_pixels") = config.min_pixels, py::arg("max_pixels") = config.max_pixels,
+      py::arg("soft_tokens") = config.soft_tokens, py::arg("mean") = config.mean,
+      py::arg("deviation") = config.deviation, py::arg("width") = config.width,
+      py::arg("part_cells") = config.max_part_cells(), py::arg("max_image_cells") = config.max_image_cells(),
+      py::arg("is_atomic") = model.has_atomic_media(), py::arg("n_planes") = planes_of(model, {.takes_media = true}),
+      py::arg("weights") = weight_list(weights));
 }
 
 py::object vision_of_plan(const LoadPlan& plan) {
   if (!plan.vision) return py::none();
   const auto& [resolved, weights, memory] = *plan.vision;
-  return vision_dict(resolved.architecture->name, resolved.config, summaries_of(weights));
+  return vision_dict(resolved.architecture->name, resolved.config, summaries_of(weights), plan.resolved.config);
 }
 
 py::object draft_dict(const LoadPlan& model, const LoadPlan& draft) {
@@ -252,6 +258,9 @@ void register_load_options(py::module_& module) {
       bound, "media_bytes", [](Options& self) -> auto& { return self.load.media_bytes; },
       "Memory for encodings of images. None: two of the largest image, but at least 64 MiB.");
   def_attribute(
+      bound, "image_cells", [](Options& self) -> auto& { return self.load.image_cells; },
+      "The most cells of an image in families that read images of any size.");
+  def_attribute(
       bound, "draft_scores_prompts", [](Options& self) -> auto& { return self.load.draft_scores_prompts; },
       "The draft model chooses the part of prompts that is evaluated.");
   def_attribute(bound, "max_running", [](Options& self) -> auto& { return self.load.max_running; });
@@ -325,13 +334,13 @@ void register_model(py::module_& module) {
           [](const LoadedModel& self) {
             return self.model->head() ? std::optional(self.model->head()->config.kind) : std::nullopt;
           },
-          "The kind of the draft head: nextn or eagle3. None: there is none.")
+          "The kind of the draft head: nextn, eagle3 or assistant. None: there is none.")
       .def_property_readonly(
           "vision",
           [](const LoadedModel& self) {
             if (self.vision == nullptr) return py::object(py::none());
             const ModelVision& vision = *self.vision;
-            return py::object(vision_dict(vision.family, vision.model.config, vision.weights));
+            return py::object(vision_dict(vision.family, vision.model.config, vision.weights, self.model->config()));
           },
           "What the vision tower reads and makes. None: the model reads no images.")
       .def_property_readonly("media_rows",
@@ -382,10 +391,11 @@ void register_model(py::module_& module) {
             return py::dict(py::arg("architecture") = self.draft->architecture(),
                             py::arg("vocab_size") = config.vocab_size, py::arg("n_tokens") = config.n_tokens,
                             py::arg("max_context") = config.max_context,
-                            py::arg("n_blocks") = self.draft->memory().n_blocks, py::arg("cost") = self.draft_cost);
+                            py::arg("n_blocks") = self.draft->memory().n_blocks, py::arg("cost") = self.draft_cost,
+                            py::arg("guesses") = may_guess(config));
           },
           "The draft model, or None. `cost` is the time of its steps by that of the model's, by the bytes that they "
-          "read.")
+          "read; `guesses`: whether it may guess, and not only score prompts.")
       .def_property_readonly("device_name", [](const LoadedModel& self) { return self.backend->device_name(); })
       .def_property_readonly("n_threads", [](const LoadedModel& self) { return self.backend->n_threads(); });
 

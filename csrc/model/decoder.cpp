@@ -49,11 +49,15 @@ Decoder::Decoder(const Model& model, Backend& backend, const ForwardLimits& limi
       backend_(backend),
       limits_(limits),
       n_planes_(planes_of(config_, limits)),
+      window_(config_.max_of(&LayerConfig::window)),
       kv_block_tokens_(model.kv_block_tokens()),
       kept_(std::move(kept)),
       workspace_(limits.max_rows, backend),
       logits_workspace_(limits.max_logits_rows, backend),
       body_(config_, model.ropes(), backend, workspace_) {
+  // Rows of a batch have one start each.
+  IMP_CHECK(std::ranges::all_of(
+      config_.layers, [this](const LayerConfig& layer) { return layer.window == 0 || layer.window == window_; }));
   rows_.declare(config_, kept_, workspace_, logits_workspace_);
   logits_ = backend.make_rows(limits.max_logits_rows, config_.vocab_size);
   if (kept_.are_kept) {
@@ -69,12 +73,6 @@ KvGeometry Decoder::kv_geometry(int n_blocks, int n_state_slots) const {
   return imp::kv_geometry(config_, kv_block_tokens_, n_blocks, n_state_slots);
 }
 
-bool Decoder::takes_gaps() const noexcept {
-  return config_.n_state_layers() == 0 && std::ranges::none_of(config_.layers, [this](const LayerConfig& layer) {
-           return layer.window > 0 && layer.window < config_.max_context;
-         });
-}
-
 void Decoder::watch(AttentionWatch* watch) {
   IMP_CHECK(watch == nullptr || limits_.is_watched);
   body_.watch(watch);
@@ -85,7 +83,7 @@ void Decoder::check(const Batch& batch) const {
   IMP_CHECK(batch.positions.size() == static_cast<std::size_t>(n_planes_) * batch.tokens.size());
   IMP_CHECK(batch.logits_rows.size() <= static_cast<std::size_t>(limits_.max_logits_rows));
   for (const PlacedRows& placed : batch.placed) {
-    IMP_CHECK(limits_.takes_media && placed.from.width >= config_.hidden_size && placed.first_row >= 0);
+    IMP_CHECK(limits_.takes_media && placed.from.width >= config_.media_width() && placed.first_row >= 0);
     IMP_CHECK(static_cast<std::size_t>(placed.first_row) + placed.rows.size() <= batch.tokens.size());
   }
   for (const SequenceRows& sequence : batch.sequences) {
@@ -112,6 +110,7 @@ void Decoder::run(const Batch& batch, KvPool& pool) {
     layer.config.state == kNoState ? body_.attention(layer, batch, pool) : body_.linear_attention(layer, batch, pool);
     body_.feed_forward(layer);
     end_layer(i);
+    if (i < config_.n_deepstack_layers) add_deepstack(i, batch);
   }
   keep_stream(config_.n_layers);
   if (kept_.are_kept && kept_.taps.empty()) keep_final_norm();
@@ -158,6 +157,18 @@ void Decoder::end_layer(int i) {
   if (i + 1 == config_.n_layers) return body_.add_branch(scale, nullptr);
   const Layer next = layer_at(i + 1);
   body_.add_branch(scale, &next);
+}
+
+// The rows of media are normalized again by themselves, so that the others keep their bits. The branch is free here.
+void Decoder::add_deepstack(int i, const Batch& batch) {
+  const int hidden = config_.hidden_size;
+  for (const PlacedRows& placed : batch.placed) {
+    const std::size_t n_rows = placed.rows.size();
+    const Rows added = rows_from(body_.branch(), placed.first_row, n_rows);
+    backend_.gather_rows(columns(placed.from, (i + 1) * hidden, hidden), placed.rows, added);
+    backend_.add(rows_from(body_.stream(), placed.first_row, n_rows), added);
+    if (i + 1 < config_.n_layers) body_.normalize_again(layer_at(i + 1), placed.first_row, n_rows);
+  }
 }
 
 void Decoder::compute_logits(const Batch& batch) {

@@ -35,7 +35,7 @@ class Decoder final : public ForwardPass, private StepBody {
   const ForwardLimits& limits() const noexcept override { return limits_; }
   KvGeometry kv_geometry(int n_blocks, int n_state_slots) const override;
   int n_planes() const noexcept override { return n_planes_; }
-  bool takes_gaps() const noexcept override;
+  int window() const noexcept override { return window_; }
   void watch(AttentionWatch* watch) override;
   Rows forward(const Batch& batch, KvPool& pool) override;
   Rows hidden() const override { return rows_.hidden; }
@@ -48,7 +48,8 @@ class Decoder final : public ForwardPass, private StepBody {
   void embed(const Batch& batch);  // to the stream, normalized for the first layer
   void place_rows(const Batch& batch);
   void embed_for_layers(const Batch& batch);
-  void end_layer(int layer);        // what follows the feed-forward
+  void end_layer(int layer);  // what follows the feed-forward
+  void add_deepstack(int layer, const Batch& batch);
   void layer_embedding(int layer);  // from the stream to the layer's branch
   void keep_stream(int layer);      // what the draft head reads before it
   void keep_final_norm();
@@ -59,6 +60,7 @@ class Decoder final : public ForwardPass, private StepBody {
   Backend& backend_;
   ForwardLimits limits_;
   int n_planes_;
+  int window_;
   int kv_block_tokens_;
   HiddenRows kept_;
   Workspace workspace_;         // the batch determines the rows in use

@@ -30,11 +30,11 @@ void require_use(const LoadPlan& draft, const LoadPlan& model, std::vector<std::
   if (read > model_reads / 2) warnings.push_back(std::string(kSetting) + ": " + both + ": the speedup will be small");
 }
 
-void refuse_state(const LoadPlan& draft, const ModelFile& file) {
-  if (draft.resolved.config.n_state_layers() == 0) return;
+void require_task(const LoadPlan& draft, const ModelFile& file, const LoadOptions& options) {
+  if (options.draft_scores_prompts || may_guess(draft.resolved.config)) return;
   throw ModelError(Reason::MODEL_UNSUPPORTED,
                    std::string(kSetting) + ": " + file.name() +
-                       ": has layers with a recurrent state, which a draft model cannot have");
+                       ": has layers with a recurrent state: it can score prompts (sparse_prefill.enabled), not guess");
 }
 
 }  // namespace
@@ -63,9 +63,9 @@ LoadPlan plan_draft(const ModelFile& file, const Backend& backend, LoadPlan& mod
     own.max_context = std::min(context, model.resolved.config.max_context);
     return plan_load(file, backend, own, draft_options(options));
   });
-  refuse_state(plan, file);
+  require_task(plan, file, options);
   require_use(plan, model, model.weights.warnings);
-  model.memory.scratch_bytes += plan.memory.scratch_bytes;
+  model.memory.scratch_bytes += plan.memory.scratch_bytes + kDraftStateSlots * plan.memory.state_slot_bytes;
   model.memory.logits_bytes += plan.memory.logits_bytes;
   model.memory.draft = DraftMemory{.weights_bytes = plan.memory.weights_bytes,
                                    .kv_block_bytes = plan.memory.kv_block_bytes,
@@ -81,7 +81,7 @@ std::unique_ptr<const Model> load_draft(const ModelFile& file, Backend& backend,
   MemoryPlan memory{.items = {},
                     .budget_bytes = 0,
                     .n_blocks = n_blocks,
-                    .n_state_slots = 0,
+                    .n_state_slots = may_guess(plan.resolved.config) ? 0 : kDraftStateSlots,
                     .n_draft_blocks = 0,
                     .max_context = plan.resolved.config.max_context};
   return naming_setting([&] { return load_planned(file, backend, std::move(plan), std::move(memory), own); });

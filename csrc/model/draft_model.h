@@ -10,6 +10,14 @@ namespace imp {
 // Bytes of the weights that the evaluation of one token reads. A step that decodes takes about as long as that.
 std::uint64_t bytes_per_token(const LoadPlan& plan);
 
+// Slots of a draft model's recurrent state: a step reads one and writes another.
+inline constexpr int kDraftStateSlots = 2;
+
+// Whether it may guess, and not only score prompts: a recurrent state does not go back over wrong guesses.
+inline bool may_guess(const ModelConfig& draft) noexcept {
+  return draft.n_state_layers() == 0;
+}
+
 // The options for a draft model, of those for its model.
 LoadOptions draft_options(LoadOptions options);
 

@@ -31,9 +31,9 @@ class ForwardPass {
   // Positions that each row has: more than one with M-RoPE.
   virtual int n_planes() const noexcept { return 1; }
 
-  // Whether the cells of a sequence may stand for positions with gaps between them: no layer has a sliding window,
-  // which counts cells, or a recurrent state, which needs every token.
-  virtual bool takes_gaps() const noexcept = 0;
+  // The sliding window of the layers that have one; 0: none has. Sequences whose cells have positions with gaps need
+  // SequenceRows::starts for it.
+  virtual int window() const noexcept = 0;
 
   // From now on forward passes, of one row each, add their attention to `watch`; null: they do not.
   virtual void watch(AttentionWatch* watch) { IMP_CHECK(watch == nullptr); }

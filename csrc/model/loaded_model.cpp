@@ -29,7 +29,7 @@ LoadedModel load_on_device(const ModelFile& file, const DeviceOptions& device, c
   HiddenRows kept;
   if (head) kept = {.are_kept = true, .taps = head->config.taps};
   loaded.decoder = std::make_unique<Decoder>(*loaded.model, backend, limits, std::move(kept));
-  if (head) loaded.head = std::make_unique<DraftHead>(*head, *loaded.model, backend, limits);
+  if (head) loaded.head = make_draft_head(*head, *loaded.model, backend, limits);
   if (draft_plan) {
     loaded.draft = load_draft(*draft, backend, std::move(*draft_plan), n_draft_blocks, options);
     loaded.draft_decoder = std::make_unique<Decoder>(*loaded.draft, backend, draft_options(options).limits);

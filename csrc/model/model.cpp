@@ -35,7 +35,7 @@ std::optional<HeadPlan> find_head(const ModelFile& file, const ResolvedModel& re
                      source.name() + ": draft head on device " + std::string(backend.caps().device) + ", expected cpu");
   }
   try {
-    HeadConfig config = is_own ? *resolved.own_head.config : read_eagle3(source, target);
+    HeadConfig config = is_own ? *resolved.own_head.config : read_head(source, resolved.architecture->name, target);
     return plan_head(source, std::move(config), target.n_tokens, backend.registry(), overrides.gemm,
                      policy_of(overrides));
   } catch (const ModelError& error) {
@@ -48,22 +48,27 @@ std::optional<HeadPlan> find_head(const ModelFile& file, const ResolvedModel& re
 HeadModel load_planned_head(const ModelFile& file, const HeadPlan& plan, const LoadPlan& target,
                             const Weights& target_weights, std::span<const Rope> target_ropes, Backend& backend) {
   const HeadConfig& config = plan.config;
-  HeadModel head{.config = config, .weights = load_head(file, plan, backend), .rope = {}};
-  const RopeConfig& rope = config.layer.ropes.front();
-  head.rope = config.target_rope == kNoTargetRope ? resolve_rope(rope, divisors_of(rope))
-                                                  : target_ropes[static_cast<std::size_t>(config.target_rope)];
-  auto n_bytes = static_cast<double>(bytes_per_token(plan.weights, config.layer.experts));
+  HeadModel head{.config = config, .weights = load_head(file, plan, backend), .ropes = {}};
+  for (const int rope : config.target_ropes) head.ropes.push_back(target_ropes[static_cast<std::size_t>(rope)]);
+  if (config.target_ropes.empty()) {
+    for (const RopeConfig& rope : config.stack.ropes) head.ropes.push_back(resolve_rope(rope, divisors_of(rope)));
+  }
+  auto n_bytes = static_cast<double>(bytes_per_token(plan.weights, config.stack.experts));
+  if (const HeadClusters& of = config.clusters; of.n > 0) {
+    n_bytes += static_cast<double>(head.weights.own_output_head->n_bytes()) * of.n_used / of.n;
+  }
   if (!head.weights.own_output_head) n_bytes += static_cast<double>(target_weights.output_head().n_bytes());
   head.cost_of_guess = n_bytes / static_cast<double>(bytes_per_token(target.weights, target.resolved.config.experts));
   return head;
 }
 
-// The memory of a head: its weights, its activations and scratch, and its cache.
+// The memory of a head: its weights, its activations and scratch, and its cache, if it has one.
 void add_head(const HeadPlan& head, const ModelConfig& target, std::uint64_t target_scratch, const Backend& backend,
               const LoadOptions& options, MemoryRequest& request) {
   const std::uint64_t scratch =
       op_scratch_bytes(head_workspace_needs(head.config, target, options.limits), head.weights, backend);
-  const auto cache = [&](int n_blocks) {
+  const auto cache = [&](int n_blocks) -> std::uint64_t {
+    if (head.config.reads_target) return 0;
     return backend.kv_bytes(head_kv_geometry(head.config, options.kv_block_tokens, n_blocks));
   };
   request.head_block_bytes = cache(1) - cache(0);

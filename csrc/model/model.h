@@ -42,6 +42,7 @@ struct LoadOptions {
   const ModelFile* projector_file = nullptr;
   bool projector_may_not_fit = false;        // then it is left out, with a warning
   std::optional<std::uint64_t> media_bytes;  // of kept encodings; empty: two of the largest image, at least 64 MiB
+  int image_cells = 1024;                    // the most of an image in families of any size
   bool draft_scores_prompts = false;         // a draft model chooses the part of prompts that is evaluated
   LoadProgress progress;
   std::string packed_cache;  // a folder; empty: no cache

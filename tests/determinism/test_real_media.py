@@ -23,7 +23,7 @@ def answer(given: dict[str, Any], chunk: int, drafters: tuple[str, ...]) -> tupl
         n_blocks=64, max_context=512, max_running=4, step_tokens=128, prefill_chunk=chunk, media_rows=128,
         cache_secret=(3, 5), fixed_depth=True, drafters=list(drafters),
     )  # fmt: skip
-    engine = TurnedEngine(_testing.ManualModelEngine(model, options, reads_embeddings=True))
+    engine = TurnedEngine(_testing.ManualModelEngine(model, options, encoder="embeddings"))
     ticket = engine.generate(**given, max_outputs=24, logits=True, max_draft_tokens=4, sampling=Sampler())
     engine.turn_until_idle()
     engine.finished(ticket)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from imp_service import _core, _testing
+from support.models.tiny_assistant import tiny_assistant
 from support.models.tiny_heads import TinyNextN
 from support.models.tiny_models import tiny
 from support.oracles.script_oracle import continuation, prompt_of
@@ -184,6 +185,7 @@ options = _core.EngineOptions(n_blocks=n_sequences * 130, max_context=2000, max_
                               drafters=[guesses] if guesses in ("ngram", "head") else [], fixed_depth=guesses == "head")
 if path:
     model = _core.Model.load(_core.open_model_file(path), threads=2, with_own_head=guesses == "head",
+                             head_file=_core.open_model_file(sys.argv[4]) if sys.argv[4] else None,
                              state_snapshot_bytes=0)
     options.n_state_slots = model.n_state_slots
     engine = _testing.ManualModelEngine(model, options)
@@ -227,6 +229,7 @@ def counting_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("draft", 8),
         ("head", 5),
         ("head over a state", 5),
+        ("head over the model's cells", 5),
     ],
 )
 def test_kv_8_spc_9_a_steady_decode_step_allocates_nothing(
@@ -237,12 +240,14 @@ def test_kv_8_spc_9_a_steady_decode_step_allocates_nothing(
         "model": tiny("qwen3", context=2048),
         "head": TinyNextN(tiny("llama", context=2048)),
         "head over a state": TinyNextN(tiny("qwen35", n_layers=7, context=2048)),
+        "head over the model's cells": (assistant := tiny_assistant(context=2048)).model,
     }
+    head = str(assistant.write(tmp_path / "head.gguf")) if over.endswith("cells") else ""
     model = str(models[over].write(tmp_path / "m.gguf")) if over in models else ""
     path = os.pathsep.join(sys.path)
     environment = {**os.environ, "LD_PRELOAD": str(counting_library), "PYTHONPATH": path, "PYTHONMALLOC": "malloc"}
     out = subprocess.run(
-        [sys.executable, "-c", COUNTED, str(n_sequences), model, over.split(" ", maxsplit=1)[0]],
+        [sys.executable, "-c", COUNTED, str(n_sequences), model, over.split(" ", maxsplit=1)[0], head],
         env=environment,
         check=True,
         capture_output=True,

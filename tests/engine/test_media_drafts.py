@@ -267,7 +267,7 @@ def test_med_23_s9_cancels_at_any_point_leave_nothing_behind() -> None:
 # With a model: the cells hold the embeddings of a sentence, so all of it must be as with its tokens.
 
 
-@pytest.mark.parametrize("kind", ["nextn_qwen3", "eagle_llama", "nextn_qwen35"])
+@pytest.mark.parametrize("kind", ["nextn_qwen3", "eagle_llama", "nextn_qwen35", "assistant_of_a_dense_model"])
 @pytest.mark.parametrize("chunk", [3, 64])
 def test_med_25_embeddings_of_tokens_draw_what_the_tokens_draw(kind: str, chunk: int, tmp_path: Path) -> None:
     """Logits are bit-equal, with a head that guesses beside them; the head has a cell for each cell of the sequence."""
@@ -280,7 +280,7 @@ def test_med_25_embeddings_of_tokens_draw_what_the_tokens_draw(kind: str, chunk:
         options = _core.EngineOptions(
             **{**OPTIONS, **states, "n_blocks": 40, "prefill_chunk": chunk, "max_context": 128}, drafters=["head"]
         )
-        engine = TurnedEngine(_testing.ManualModelEngine(model, options, reads_embeddings=True))
+        engine = TurnedEngine(_testing.ManualModelEngine(model, options, encoder="embeddings"))
         ticket = engine.generate(**given, max_outputs=20, logits=True, max_draft_tokens=3, sampling=GREEDY)
         engine.turn_until_idle()
         assert engine.finished(ticket).drafts.n_drafted > 0
@@ -296,7 +296,7 @@ def test_med_25_one_other_embedding_changes_the_logits(tmp_path: Path) -> None:
         prompt, _ = embeddings_prompt([5, 9, 14], sentence, [7])
         model = load_head(HEADS["nextn_qwen3"], tmp_path, takes_media=True)
         options = _core.EngineOptions(**{**OPTIONS, "n_blocks": 40, "max_context": 128}, drafters=["head"])
-        engine = TurnedEngine(_testing.ManualModelEngine(model, options, reads_embeddings=True))
+        engine = TurnedEngine(_testing.ManualModelEngine(model, options, encoder="embeddings"))
         ticket = engine.generate(**prompt.given(), max_outputs=1, logits=True, sampling=GREEDY)
         engine.turn_until_idle()
         outputs.append([e.logits.tobytes() for e in engine.events[ticket] if isinstance(e, _core.TokenEvent)])

@@ -51,6 +51,19 @@ def test_med_20_a_picture_is_encoded_again_only_if_its_encoding_was_evicted() ->
     assert encoded(engine) == [1, 2, 3, 2], "two of them fit the store, and the least recently used one is evicted"
 
 
+def test_vis_10_an_encoding_that_is_there_when_a_run_comes_is_a_hit() -> None:
+    engine = media_engine()
+    for _ in range(3):  # none of them finds it: the first one has it encoded for all
+        generate(engine, media_prompt(prompt_of(3), CAT, [1]), bypass_prefix=True)
+    engine.turn_until_idle()
+    assert (engine.core.stats().n_encoded, engine.core.stats().n_found) == (1, 0)
+    n_bytes = engine.core.stats().media_bytes
+    assert n_bytes > 0
+    engine.complete(**media_prompt(prompt_of(3), CAT, DOG, CAT, [1]).given(), max_outputs=1, bypass_prefix=True)
+    assert (engine.core.stats().n_encoded, engine.core.stats().n_found) == (2, 2)
+    assert engine.core.stats().media_bytes == 2 * n_bytes
+
+
 def test_med_20_a_picture_whose_cells_are_cached_is_not_encoded() -> None:
     engine = media_engine()
     picture = Picture(1, (32,))
@@ -276,3 +289,17 @@ def test_med_20_numbers_that_are_used_up_begin_again() -> None:
     for seed in [*range(20), 3, 19]:
         prompt = media_prompt(prompt_of(16), Picture(seed, (16, 16)), [1])
         assert engine.complete(**prompt.given(), max_outputs=2) == continuation(prompt.read, 2)
+
+
+def test_med_6_nothing_is_looked_for_while_no_run_has_media() -> None:
+    """A run of a session that holds media counts: it may be preempted, and then needs them again."""
+    engine = media_engine()
+    session = engine.open()
+    assert not engine.core.may_have_media
+    for prompt, has_media in ((media_prompt([1]), False), (media_prompt(CAT, [3]), True), (media_prompt([4]), True)):
+        engine.generate(prompt_of(4), max_outputs=20)
+        engine.run(session, **prompt.given(), max_outputs=3)
+        engine.turn()
+        assert engine.core.may_have_media is has_media
+        engine.turn_until_idle()
+        assert not engine.core.may_have_media

@@ -23,11 +23,22 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.files.hf_weights import Weights, weights_of
+from support.models.cell_peers import CELL_CASES, peer_rows
 from support.models.family_cases import SIZES, peer_logits
 from support.models.family_text import PROMPT, continued, text_case, text_peer
-from support.models.tiny_towers import TOWERS, TinyTower
+from support.models.tiny_tower import TinyTower
+from support.models.tiny_towers import TOWERS
 from support.models.tower_peers import encoded_by_peer, tower_peer
-from support.oracles.stored_results import LETTERS, NO_EFFECT, PATH, STORED, VOCABULARY, StoredCase, full_config
+from support.oracles.stored_results import (
+    LETTERS,
+    NO_EFFECT,
+    PATH,
+    STORED,
+    VOCABULARY,
+    StoredCase,
+    full_config,
+    places_of_cells,
+)
 from support.text.hub_tokenizers import library_of
 
 DIGITS = 7  # of a logit
@@ -98,8 +109,14 @@ def text_of(stored: StoredCase, vocabulary: int, prompt: list[int]) -> list[int]
 
 
 def cells_of(tower: TinyTower) -> list[Any]:
-    """Returns some numbers of the cells of a tile."""
+    """Returns some numbers of the cells of a part."""
     return rounded(encoded_by_peer(tower_peer(tower), tower, tower.pixels())[tower.places])
+
+
+def behind_images(name: str) -> list[Any]:
+    """Returns some centred logits of a prompt with images."""
+    case = CELL_CASES[name]
+    return rounded(peer_rows(case.peer(), case.prompt)[places_of_cells(name)])
 
 
 def results() -> dict[str, Any]:
@@ -125,6 +142,7 @@ def results() -> dict[str, Any]:
         "layouts": layouts,
         "cases": cases,
         "towers": {name: cells_of(tower) for name, tower in TOWERS.items()},
+        "images": {name: behind_images(name) for name in CELL_CASES},
     }
 
 

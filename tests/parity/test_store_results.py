@@ -10,6 +10,7 @@ import pytest
 
 from support.files.hf_directory import saved_tensors, write_saved
 from support.files.hf_weights import weights_of
+from support.models.cell_peers import CELL_CASES, peer_rows
 from support.models.family_cases import peer_logits
 from support.models.forward_runs import load, logits
 from support.models.tiny_towers import TOWERS
@@ -21,6 +22,7 @@ from support.oracles.stored_results import (
     entry,
     error,
     error_of_cells,
+    error_of_cells_read,
     lacking,
     table,
     weights,
@@ -71,6 +73,13 @@ def test_vis_2_hon_1_the_table_has_the_cells_that_transformers_computes(name: st
     cells = encoded_by_peer(tower_peer(tower), tower, tower.pixels())
     assert error_of_cells(name, cells) < tower.bound()
     assert error_of_cells(name, np.roll(cells, 1, axis=1)) > 4 * tower.bound()  # HON-1
+
+
+@pytest.mark.parametrize("name", CELL_CASES)
+def test_med_27_hon_1_the_table_has_what_transformers_reads_in_cells(name: str) -> None:
+    rows = peer_rows(CELL_CASES[name].peer(), CELL_CASES[name].prompt)
+    assert error_of_cells_read(name, rows) < bound(name)
+    assert error_of_cells_read(name, np.roll(rows, 1, axis=1)) > 4 * bound(name)  # HON-1
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from imp_service import _testing as core
 from support.files.hf_directory import write_saved
 from support.files.hf_export import export
 from support.files.hub_directory import words_of
+from support.models.cell_peers import CELL_CASES
+from support.models.cell_prompts import CellReader
 from support.models.family_text import EOS, OPTIONS, SETTINGS
 from support.models.forward_runs import Cache, Logits, load, logits
 from support.models.tiny_towers import TOWERS, encoded, open_tower
@@ -23,6 +26,7 @@ from support.oracles.stored_results import (
     error,
     error_at_end,
     error_of_cells,
+    error_of_cells_read,
     lacking,
     model_types,
     table,
@@ -92,9 +96,22 @@ def test_vis_2_hon_1_a_tower_has_the_stored_cells_of_transformers(name: str, tmp
     tower, tensors = TOWERS[name], TOWERS[name].tensors()
     got = encoded(open_tower(tower.write(tmp_path / "model"), tower), tower.pixels())
     assert error_of_cells(name, got) < tower.bound()
-    tensors["model.vision_model.encoder.layers.1.self_attn.out_proj.weight"][3, 5] += np.float32(0.05)  # HON-1
+    tensors[tower.weight_of_values(1)][-3:, 5] += np.float32(0.05)  # HON-1
     changed = encoded(open_tower(tower.write(tmp_path / "changed", tensors), tower), tower.pixels())
     assert error_of_cells(name, changed) > 4 * tower.bound()
+
+
+@pytest.mark.parametrize("name", CELL_CASES)
+def test_med_16_med_18_med_27_hon_1_a_decoder_reads_cells_as_transformers_did(name: str, tmp_path: Path) -> None:
+    case, model = CELL_CASES[name], weights(name)
+    model.config["vision_config"] = case.family.vision
+    given = case.prompt
+    turned = dataclasses.replace(given, rows=[rows[::-1].copy() for rows in given.rows])
+    files = export(model, case.family.architecture, case.family.keys).write(tmp_path / "m.gguf")
+    for path in (files, write_saved(model, tmp_path / "saved")):
+        reader = CellReader(path)
+        assert error_of_cells_read(name, reader.logits(given, chunk=7)) < bound(name)
+        assert error_of_cells_read(name, reader.logits(turned, chunk=7)) > 4 * bound(name)  # HON-1
 
 
 def test_mod_30_the_table_has_every_family() -> None:

@@ -37,6 +37,8 @@ struct EngineStats {
   std::int64_t waiting_tokens = 0;
   std::int64_t last_step_ns = 0;  // the clock at the end of the last step
   std::uint64_t n_encoded = 0;    // parts of media
+  std::uint64_t n_found = 0;      // parts whose encoding was there when a run that needs it came
+  std::uint64_t media_bytes = 0;  // of the encodings that are kept
   std::int64_t encode_ns = 0;     // total
   std::int64_t forward_ns = 0;    // total in forward passes
   std::int64_t sample_ns = 0;     // total in the backend's sampler

@@ -83,6 +83,7 @@ struct RunTimings {
   std::int64_t prefill_ns = 0;  // first scheduled to first output
   std::int64_t decode_ns = 0;   // first output to last
   std::int64_t blocked_ns = 0;  // total time paused
+  std::int64_t encode_ns = 0;   // of encoding its media, also in the times above. A run pays for others that wait too.
 };
 
 // A run ended. The stop token that ended it was not reported as an output.

@@ -48,7 +48,7 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
              .stats = {}},
       saves_(state_.blocks, options.state_snapshot_tokens),
       speculation_(state_, forward.limits().max_logits_rows, std::move(drafters), clock_),
-      sparse_(state_, speculation_, std::move(scorer), clock_, forward.takes_gaps()),
+      sparse_(state_, speculation_, std::move(scorer), clock_),
       media_(state_, backend, encoder, clock_),
       runs_(state_, saves_, speculation_, sparse_, media_),
       sessions_(state_, runs_),
@@ -61,6 +61,7 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
                 clock_, &media_),
       recorder_(backend),
       lookahead_(2 * static_cast<std::size_t>(options.max_running)) {
+  speculation_.read_cache(executor_.pool());
   // At most 2 · max_running sequences run: tenants below their equal share may exceed max_running.
   const std::size_t max_sequences = 2 * static_cast<std::size_t>(options.max_running);
   const auto step_tokens = static_cast<std::size_t>(options.step_tokens);
@@ -283,6 +284,7 @@ const EngineStats& Loop::stats() {
   stats.forward_ns = executor_.forward_ns();
   stats.sample_ns = executor_.sample_ns();
   stats.graphs = executor_.graphs();
+  stats.media_bytes = media_.n_bytes_kept();
   return stats;
 }
 

@@ -147,6 +147,7 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   set_sampler(command, sequence);
   if (needs_last_row_again(sequence)) --sequence.held;
   run.awaits_media = !sequence.is_text_from(sequence.held);
+  state_.may_have_media |= !sequence.media.empty();
   if (run.returns.scores) run.scores.reserve(static_cast<std::size_t>(sequence.n_left()));
   add_siblings(command, sequence);
 }
@@ -334,7 +335,8 @@ void Runs::report_finished(Sequence& sequence, FinishReason reason, Draw* stop) 
   event.timings = {.queue_ns = scheduled - run.taken_ns,
                    .prefill_ns = first - scheduled,
                    .decode_ns = last - first,
-                   .blocked_ns = run.blocked_ns + (run.paused() ? now - run.paused_ns : 0)};
+                   .blocked_ns = run.blocked_ns + (run.paused() ? now - run.paused_ns : 0),
+                   .encode_ns = run.encode_ns};
   event.n_preemptions = run.n_preemptions;
   event.drafts = run.drafts;
   event.drafters = counts_of(run, state_.stats.drafters);

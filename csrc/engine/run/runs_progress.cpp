@@ -171,6 +171,7 @@ void Runs::start(Sequence& sequence, Draw& draw) {
     sibling->media.copy_from(sequence.media);
     sibling->held = sequence.held;
     sibling->run->started = true;
+    sibling->run->encode_ns = run.encode_ns;
     state_.scheduler.join(*sibling);
   }
 }

@@ -131,6 +131,7 @@ void AdmissionControl::check(const RunCommand& command) const {
   if (command.base) check_at_least("base", *command.base, 0);
   if (command.sampling) validate(*command.sampling, n_tokens_);
   check_range("sparse_prefill.keep", command.sparse.keep, 1, kKeepAll);
+  check_range("sparse_prefill.backbone", command.sparse.backbone, 0, kKeepAll);
   if (command.sparse.policy != SparsePolicy::dense && !options_.sparse_prefill) {
     refuse("sparse_prefill", "asked for", "nothing: the engine was made without it");
   }

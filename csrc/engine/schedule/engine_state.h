@@ -27,7 +27,8 @@ struct EngineState {
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences;
   std::vector<Event> events;  // of this iteration, oldest first
   EngineStats stats;
-  std::int64_t now_ns = 0;  // of this iteration
+  std::int64_t now_ns = 0;      // of this iteration
+  bool may_have_media = false;  // false: no sequence with a run has media
 
   Sequence* find(SequenceId id) {
     const auto found = sequences.find(id);

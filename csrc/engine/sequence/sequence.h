@@ -70,6 +70,7 @@ struct Run {
   bool awaits_scoring = false;  // it is not admitted before its prompt is scored
   bool awaits_media = false;    // it is not admitted before the first media that it evaluates are encoded
   int n_cached_before = -1;     // cells that the prefix cache held when the run began to wait for media; -1: unknown
+  std::int64_t encode_ns = 0;   // of the pieces of media that were encoded for it
   std::vector<OutputMask> masks;
   // Its steps may end with a DraftedEvent; the answer is the next masks and guesses. Each mask assumes that the guesses
   // before it are the outputs, so both are of one step.

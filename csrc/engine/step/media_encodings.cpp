@@ -51,7 +51,7 @@ void MediaEncodings::restart_numbers() {
 
 bool MediaEncodings::advance() {
   failure_.reset();
-  if (encoder_ == nullptr) return false;
+  if (!state_.may_have_media) return false;
   survey();
   const bool has_begun = current_.has_value() || begin();
   if (has_begun && current_) run_piece();
@@ -59,17 +59,23 @@ bool MediaEncodings::advance() {
   return has_begun;
 }
 
-// Finds what the runs need: what has to stay in the store, and what is to be encoded next.
+// Finds what the runs need: what has to stay in the store, and what is to be encoded next. If no run has media, there
+// is nothing to find until one begins.
 void MediaEncodings::survey() {
   store_->clear_needs();
   wanted_.reset();
   payer_ = nullptr;
   n_streams_ = 0;
+  state_.may_have_media = false;
   state_.scheduler.for_each_running([this](Sequence& sequence) {
+    state_.may_have_media |= !sequence.media.empty();
     n_streams_ += sequence.is_runnable() ? 1 : 0;
     want(survey_running(sequence));
   });
-  state_.scheduler.for_each_waiting([this](Sequence& sequence) { want(survey_waiting(sequence)); });
+  state_.scheduler.for_each_waiting([this](Sequence& sequence) {
+    state_.may_have_media |= !sequence.media.empty();
+    want(survey_waiting(sequence));
+  });
   if (payer_ == nullptr) abandon();
 }
 
@@ -109,14 +115,21 @@ std::optional<MediaEncodings::Wanted> MediaEncodings::survey_waiting(Sequence& s
   Run& run = *sequence.run;
   if (!run.awaits_media && run.n_cached_before < 0) return std::nullopt;
   if (!state_.scheduler.may_start(sequence)) return std::nullopt;
-  if (run.n_cached_before < 0) run.n_cached_before = n_cached(sequence);
+  const bool is_new = run.n_cached_before < 0;
+  if (is_new) run.n_cached_before = n_cached(sequence);
   const auto left = std::as_const(sequence.media).from(run.n_cached_before);
+  if (is_new && run.n_preemptions == 0) count_found(sequence, left);
   const bool is_there = left.empty() || store_->contains(key_of(sequence, left.front()));
   run.awaits_media = !is_there;
   if (left.empty()) return std::nullopt;
   if (!is_there) return Wanted{.order = Wanted::Order::waiting, .sequence = &sequence, .span = &left.front()};
   store_->need(key_of(sequence, left.front()), NeededBy::waiting);
   return std::nullopt;
+}
+
+void MediaEncodings::count_found(const Sequence& sequence, std::span<const MediaSpan> spans) {
+  const auto is_there = [&](const MediaSpan& span) { return store_->contains(key_of(sequence, span)); };
+  state_.stats.n_found += static_cast<std::uint64_t>(std::ranges::count_if(spans, is_there));
 }
 
 // Cells that need no evaluation because the prefix cache holds them, as far as one can tell before the run starts.
@@ -164,6 +177,7 @@ void MediaEncodings::run_piece() {
     const std::int64_t ns = clock_() - begin_ns;
     row_ns_ = static_cast<double>(ns) / std::max(1, n_rows);
     state_.stats.encode_ns += ns;
+    payer_->run->encode_ns += ns;
     state_.scheduler.charge(*payer_, n_rows);
     state_.scheduler.take_prefill_rows(n_rows);
     if (encoder_->is_done()) finish();
@@ -230,6 +244,11 @@ int MediaEncodings::n_rows() const {
     return state_.scheduler.has_prefill() ? std::max(1, most / 2) : most;
   }
   return row_ns_ > 0 ? static_cast<int>(std::clamp(kIdlePieceNs / row_ns_, 1.0, 1e6)) : kFirstRows;
+}
+
+std::uint64_t MediaEncodings::n_bytes_kept() const noexcept {
+  if (!store_) return 0;
+  return static_cast<std::uint64_t>(store_->n_rows_kept()) * row_.size() * sizeof(float);
 }
 
 std::span<const std::int32_t> MediaEncodings::rows(const Sequence& sequence, const MediaSpan& span) {

@@ -49,6 +49,7 @@ class MediaEncodings {
   // Rows of arena() with the encoding of a span.
   std::span<const std::int32_t> rows(const Sequence& sequence, const MediaSpan& span);
   Rows arena() const noexcept { return store_->arena(); }
+  std::uint64_t n_bytes_kept() const noexcept;
   // Frees what no run needs.
   void flush();
 
@@ -68,6 +69,7 @@ class MediaEncodings {
   std::optional<Wanted> survey_waiting(Sequence& sequence);
   bool goes_before(const Wanted& a, const Wanted& b) const noexcept;
   void want(const std::optional<Wanted>& wanted);
+  void count_found(const Sequence& sequence, std::span<const MediaSpan> spans);
   bool begin();
   void run_piece();
   void finish();

@@ -97,9 +97,9 @@ std::size_t StateSaves::max_saves(std::size_t n_rows, std::size_t n_sequences, s
   return n_rows / static_cast<std::size_t>(blocks_.block_tokens()) + 2 * n_sequences + n_guesses;
 }
 
-// Only full blocks have one, and only sessions and the prefix cache reuse it.
+// Only full blocks have one, and only sessions and the prefix cache reuse it: no state after a gap.
 bool StateSaves::is_snapshot(const Sequence& sequence, int position) const noexcept {
-  if (position % blocks_.block_tokens() != 0) return false;
+  if (position % blocks_.block_tokens() != 0 || position > sequence.n_shareable()) return false;
   if (sequence.kind != SequenceKind::session && !blocks_.has_prefix_cache()) return false;
   const int width = blocks_.block_tokens();
   return position % n_tokens_ == 0 || position == (sequence.run->start - 1) / width * width;

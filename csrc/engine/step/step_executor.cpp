@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "engine/step/drawing.h"
 #include "engine/step/position_planes.h"
+#include "engine/step/window_starts.h"
 
 namespace imp {
 namespace {
@@ -77,6 +78,7 @@ StepExecutor::StepExecutor(Backend& backend, ForwardPass& forward, StateSaves& s
   positions_.reserve(max_rows * static_cast<std::size_t>(forward.n_planes()));
   sequences_.reserve(static_cast<std::size_t>(limits.max_running));
   of_sequences_.reserve(static_cast<std::size_t>(limits.max_running));
+  if (forward.window() > 0) starts_.reserve(max_rows);
   if (media_ != nullptr && media_->is_on()) {
     placed_.reserve(max_rows);
     ends_.reserve(max_rows);
@@ -145,6 +147,7 @@ void StepExecutor::build_batch(std::span<const PlannedRows> rows, Step& step) {
   of_sequences_.clear();
   for (const PlannedRows& planned : rows) add_rows(planned, step);
   add_planes(forward_.n_planes(), sequences_, of_sequences_, positions_);
+  if (forward_.window() > 0) set_starts(forward_.window(), sequences_, of_sequences_, starts_);
   states_.take(step);
   for (std::size_t i = 0; i < sequences_.size(); ++i) sequences_[i].state_saves = step.rows[i].saves;
 }

@@ -76,6 +76,7 @@ class StepExecutor {
   std::vector<std::int32_t> logits_rows_;
   std::vector<PlacedRows> placed_;
   std::vector<std::int32_t> ends_;             // of the rows of sequences with atomic spans
+  std::vector<std::int32_t> starts_;           // of the rows of sparse sequences
   std::vector<const Sequence*> of_sequences_;  // whose rows they are
   Rows logits_;
   std::vector<ScoreRequest> score_requests_;

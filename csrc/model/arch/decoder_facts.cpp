@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <iterator>
+#include <string>
 
 #include "model/config/model_limits.h"
 
@@ -99,6 +101,25 @@ void give_all_layers_experts(ModelConfig& config) {
   for (LayerConfig& layer : config.layers) layer.has_experts = true;
 }
 
+void read_image_axes(FactReader& facts, std::string_view key, ImageAxes axes) {
+  const std::vector<std::uint32_t> found = facts.find_integers(key);
+  if (!found.empty()) {
+    const bool has_others = std::ranges::any_of(found.begin() + std::min(std::ssize(found), std::ssize(axes)),
+                                                found.end(), [](std::uint32_t n) { return n > 0; });
+    if (found.size() < axes.size() || has_others) {
+      facts.refuse(Reason::MODEL_UNSUPPORTED, key, std::to_string(found.size()) + " axes",
+                   "three: text, rows, columns");
+    }
+    std::copy_n(found.begin(), axes.size(), axes.begin());
+  }
+  RopeConfig& rope = facts.config.ropes.front();
+  rope.planes.assign(static_cast<std::size_t>(rope.dims) / 2, 0);
+  for (std::size_t pair = 0; pair < rope.planes.size(); ++pair) {
+    const std::size_t axis = pair % axes.size();
+    if (pair / axes.size() < axes[axis]) rope.planes[pair] = static_cast<std::uint8_t>(axis);
+  }
+}
+
 void leave_rope_out(ModelConfig& config, const std::vector<bool>& rotated) {
   for (std::size_t i = 0; i < rotated.size(); ++i) {
     if (!rotated[i]) config.layers[i].rope = kNoRope;
@@ -109,6 +130,10 @@ std::vector<bool> windowed_layers(const ModelConfig& config) {
   std::vector<bool> windowed;
   for (const LayerConfig& layer : config.layers) windowed.push_back(layer.window > 0);
   return windowed;
+}
+
+void let_cells_see_ahead(ModelConfig& config, const std::vector<bool>& layers) {
+  for (std::size_t i = 0; i < layers.size(); ++i) config.layers[i].ahead = layers[i] ? kAllAhead : 0;
 }
 
 void set_gemma(ModelConfig& config) {

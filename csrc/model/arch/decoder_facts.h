@@ -1,6 +1,7 @@
 // Facts that the formats store under different keys but that follow from them in the same way.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -41,10 +42,19 @@ void set_windows(ModelConfig& config, const std::vector<bool>& windowed, const M
 
 void give_all_layers_experts(ModelConfig& config);
 
+// M-RoPE: how many pairs rotate by a cell's position in the text, by its row and by its column.
+using ImageAxes = std::array<std::uint32_t, 3>;
+// Gives each pair of ropes[0] its plane. The pairs take the axes in turn; once those of an axis are used up, its pairs
+// rotate by the position in the text. `axes` has the numbers of pairs if the file has none under `key`.
+void read_image_axes(FactReader& facts, std::string_view key, ImageAxes axes);
+
 // Removes RoPE from the layers that are not `rotated`.
 void leave_rope_out(ModelConfig& config, const std::vector<bool>& rotated);
 
 std::vector<bool> windowed_layers(const ModelConfig& config);
+
+// In these layers the cells of an image see all of it.
+void let_cells_see_ahead(ModelConfig& config, const std::vector<bool>& layers);
 
 // Shared by Gemma 2 and 3: scaled embedding, norms before and after, gelu.
 void set_gemma(ModelConfig& config);

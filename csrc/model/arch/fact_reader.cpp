@@ -101,12 +101,15 @@ std::optional<std::uint64_t> FactReader::find_integer(std::string_view key) {
 }
 
 std::vector<std::uint32_t> FactReader::find_integers(std::string_view key) {
-  const std::string& whole = read_name(key);
+  return find_whole_integers(read_name(key));
+}
+
+std::vector<std::uint32_t> FactReader::find_whole_integers(std::string_view whole_key) const {
   const Metadata& metadata = file_.metadata();
   // An empty JSON array has no element type, so it does not count as a list of integers.
-  if (metadata.is_array(whole))
-    return metadata.find_integers<std::uint32_t>(whole).value_or(std::vector<std::uint32_t>{});
-  const auto one = metadata.find_integer<std::uint32_t>(whole);
+  if (metadata.is_array(whole_key))
+    return metadata.find_integers<std::uint32_t>(whole_key).value_or(std::vector<std::uint32_t>{});
+  const auto one = metadata.find_integer<std::uint32_t>(whole_key);
   return one ? std::vector{*one} : std::vector<std::uint32_t>{};
 }
 

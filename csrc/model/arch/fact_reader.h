@@ -40,6 +40,8 @@ class FactReader {
   std::optional<std::uint64_t> find_integer(std::string_view key);
 
   std::vector<std::uint32_t> find_integers(std::string_view key);  // one, or a list
+  // The same of a key outside the prefix.
+  std::vector<std::uint32_t> find_whole_integers(std::string_view whole_key) const;
   std::vector<std::int64_t> find_token_ids(std::string_view key);  // the same without negative ones, which mean none
   bool find_flag(std::string_view key);                            // false if missing
   void find_flag(std::string_view field, std::string_view key, bool& out);

@@ -1,6 +1,7 @@
 // Gemma 3: q and k are normalized; five of six layers have a sliding window and a RoPE of their own.
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
@@ -22,6 +23,11 @@ void add_windowed_rope(ModelConfig& config) {
 // Defaults for vision-language models, whose files have only the values that differ.
 constexpr HfDefaults kGemma3Defaults = {.n_heads = 8, .n_kv_heads = 4, .context = 131072, .epsilon = 1e-6F};
 
+// In all layers, within their windows.
+void let_images_see_themselves(ModelConfig& config) {
+  let_cells_see_ahead(config, std::vector<bool>(config.layers.size(), true));
+}
+
 void read_gemma3_gguf(FactReader& facts) {
   ModelConfig& config = facts.config;
   facts.config.activation = GatedActivation::gelu_tanh;
@@ -37,6 +43,7 @@ void read_gemma3_gguf(FactReader& facts) {
     facts.find_number("windowed_rope_theta", key, config.ropes[1].theta);
   }
   if (has_gguf_windows(facts)) read_gguf_windows(facts, {.window = 0, .period = 6, .rope = 1});
+  let_images_see_themselves(config);
   facts.find_number("attention_soft_cap", "attn_logit_softcapping", config.attention_soft_cap);
   facts.find_number("logit_soft_cap", "final_logit_softcapping", config.logit_soft_cap);
   // The 27B model scales scores by hidden size per head. Files do not say so; only its depth identifies it.
@@ -62,6 +69,7 @@ void read_gemma3_hf(FactReader& facts) {
     facts.refuse(Reason::MODEL_UNSUPPORTED, "use_bidirectional_attention", "true", "false");
   }
   read_hf_windows(facts, {.window = 4096, .period = 6, .rope = 1});
+  let_images_see_themselves(config);
   // The key is left from Gemma 2, and transformers ignores it.
   if (facts.has("attn_logit_softcapping")) {
     facts.refuse(Reason::MODEL_UNSUPPORTED, "attn_logit_softcapping", "a number", "null");

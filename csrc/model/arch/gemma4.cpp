@@ -9,6 +9,7 @@
 
 #include "base/printable.h"
 #include "model/arch/architecture.h"
+#include "model/arch/gemma4.h"
 #include "model/arch/gguf_facts.h"
 #include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
@@ -17,30 +18,6 @@
 
 namespace imp {
 namespace {
-
-// Gemma 4: with experts, and with embeddings of its layers.
-constexpr TensorNames kHfGemma4Names = [] {
-  TensorNames names = kHfFourNormNames;
-  names.norm_offset = 0;
-  names.layer_table = "model.embed_tokens_per_layer.weight";
-  names.layer_projection = "model.per_layer_model_projection.weight";
-  names.layer_projection_norm = "model.per_layer_projection_norm.weight";
-  names.embedding_gate = "per_layer_input_gate";
-  names.embedding_output = "per_layer_projection";
-  names.post_embedding_norm = "post_per_layer_input_norm";
-  names.output_scale = "layer_scalar";
-  names.router = "router.proj";
-  names.router_norm = "router.scale";
-  names.expert_scales = "router.per_expert_scale";
-  names.post_dense_norm = "post_feedforward_layernorm_1";
-  names.expert_norm = "pre_feedforward_layernorm_2";
-  names.post_expert_norm = "post_feedforward_layernorm_2";
-  names.experts = "";
-  names.expert_gate_up = "experts.gate_up_proj";
-  names.expert_down = "experts.down_proj";
-  names.stack_suffix = "";
-  return names;
-}();
 
 constexpr TensorNames kHfInnerGemma4Names = hf_names_of_inner_model(kHfGemma4Names);
 constexpr TensorNames kHfOuterGemma4Names = hf_names_of_outer_part(kHfGemma4Names);
@@ -93,6 +70,16 @@ void set_layer_embedding(ModelConfig& config, int size) {
                             .table_scale = root * half,
                             .norm_epsilon = config.norm_epsilon * static_cast<float>(config.hidden_size),
                             .projection_scale = half};
+}
+
+// The reference replaces the placeholder of images by the padding token before it reads the layers' embeddings.
+void set_cell_token(FactReader& facts, std::string_view whole_key) {
+  const auto token = facts.file().metadata().find_integer<std::uint32_t>(whole_key).value_or(0);
+  if (token >= static_cast<std::uint32_t>(facts.config.vocab_size)) {
+    facts.file().metadata().refuse_value(whole_key, std::to_string(token),
+                                         "less than " + std::to_string(facts.config.vocab_size));
+  }
+  facts.config.layer_embedding.cell_token = static_cast<std::int32_t>(token);
 }
 
 void read_output_scales(FactReader& facts) {
@@ -186,16 +173,22 @@ void read_hf_gemma4_experts(FactReader& facts) {
   give_all_layers_experts(config);
 }
 
+// "vision": the cells of an image see all of it in windowed layers, and in no others.
+void read_hf_direction(FactReader& facts, bool is_vision_by_default) {
+  constexpr std::string_view kKey = "use_bidirectional_attention", kVision = "vision";
+  const auto direction = facts.find_word("", kKey);
+  if (direction.value_or(kVision) != kVision) {
+    facts.refuse(Reason::MODEL_UNSUPPORTED, kKey, printable(*direction), "null or vision");
+  }
+  const bool is_vision = direction || (is_vision_by_default && !facts.is_null(kKey));
+  if (is_vision) let_cells_see_ahead(facts.config, windowed_layers(facts.config));
+}
+
 constexpr HfDefaults kGemma4Defaults = {.n_heads = 8, .n_kv_heads = 4, .context = 131072, .epsilon = 1e-6F};
 
 void read_gemma4_gguf(FactReader& facts) {
   ModelConfig& config = facts.config;
-  facts.config.activation = GatedActivation::gelu_tanh;
-  read_gguf_decoder(facts, NormKind::rms, GgufLayers::different);
-  set_gemma4(config);
-  read_gguf_rope(facts, RopeStyle::halves, 1000000);
-  read_gguf_windowed_heads(facts);
-  take_sizes_of_last(config);
+  read_gemma4_layers_gguf(facts);
   share_kv(facts, "attention.shared_kv_layers");
   const TensorNames& names = facts.names();
   for (int i = 0; i < config.n_layers; ++i) {
@@ -209,17 +202,63 @@ void read_gemma4_gguf(FactReader& facts) {
   if (facts.find_integer("embedding_length_per_layer_input").value_or(0) > 0) {
     facts.count("layer_embedding_size", "embedding_length_per_layer_input", model_limits::kHidden, size);
     set_layer_embedding(config, size);
+    set_cell_token(facts, "tokenizer.ggml.padding_token_id");
   }
-  read_output_scales(facts);
+  // Files do not say it. Those of the models that do have no embeddings of layers.
+  if (size == 0) let_cells_see_ahead(config, windowed_layers(config));
   if (!has_gguf_experts(facts)) return;
   read_gguf_experts(facts, true);
   config.dense_beside_experts = true;
   config.has_expert_scales = facts.has_tensor(facts.names().in_layer(0, facts.names().expert_scales));
 }
 
-void read_gemma4_hf(FactReader& facts) {
+void read_gemma4_base_hf(FactReader& facts) {
   ModelConfig& config = facts.config;
+  read_gemma4_layers_hf(facts);
+  share_kv(facts, "num_kv_shared_layers");
+  if (facts.find_flag("use_double_wide_mlp")) {
+    for (LayerConfig& layer : config.layers) layer.ffn_size *= layer.shares_kv ? 2 : 1;
+  }
+  read_hf_soft_cap(facts, "logit_soft_cap", "final_logit_softcapping", config.logit_soft_cap);
+  int size = facts.has_tensor(facts.names().layer_table) ? 256 : 0;
+  if (facts.find_integer("hidden_size_per_layer_input").value_or(1) == 0) {
+    size = 0;
+  } else {
+    facts.find_count("layer_embedding_size", "hidden_size_per_layer_input", model_limits::kHidden, size);
+  }
+  facts.ignore("vocab_size_per_layer_input");  // the table has as many rows as the embedding
+  if (size > 0) {
+    set_layer_embedding(config, size);
+    set_cell_token(facts, std::string(facts.is_part() ? "text_config." : "") + "pad_token_id");
+  }
+  read_hf_gemma4_experts(facts);
+}
+
+void read_gemma4_hf(FactReader& facts) {
+  read_gemma4_base_hf(facts);
+  read_hf_direction(facts, false);
+}
+
+void read_gemma4_unified_hf(FactReader& facts) {
+  read_gemma4_base_hf(facts);
+  read_hf_direction(facts, true);
+}
+
+}  // namespace
+
+void read_gemma4_layers_gguf(FactReader& facts) {
   facts.config.activation = GatedActivation::gelu_tanh;
+  read_gguf_decoder(facts, NormKind::rms, GgufLayers::different);
+  set_gemma4(facts.config);
+  read_gguf_rope(facts, RopeStyle::halves, 1000000);
+  read_gguf_windowed_heads(facts);
+  take_sizes_of_last(facts.config);
+  read_output_scales(facts);
+}
+
+void read_gemma4_layers_hf(FactReader& facts) {
+  ModelConfig& config = facts.config;
+  config.activation = GatedActivation::gelu_tanh;
   read_hf_decoder(facts, {.head_dim = 256, .defaults = kGemma4Defaults});
   set_gemma4(config);
   const int windowed_dims = config.head_dim;
@@ -230,39 +269,19 @@ void read_gemma4_hf(FactReader& facts) {
   take_sizes_of_last(config);
   require_equal_heads(facts, windowed_dims);
   read_hf_gemma4_ropes(facts, windowed_dims);
-  share_kv(facts, "num_kv_shared_layers");
-  if (facts.find_flag("use_double_wide_mlp")) {
-    for (LayerConfig& layer : config.layers) layer.ffn_size *= layer.shares_kv ? 2 : 1;
-  }
-  const auto direction = facts.find_word("", "use_bidirectional_attention");  // "vision" concerns images alone
-  if (direction && *direction != "vision") {
-    facts.refuse(Reason::MODEL_UNSUPPORTED, "use_bidirectional_attention", printable(*direction), "null or vision");
-  }
-  read_hf_soft_cap(facts, "logit_soft_cap", "final_logit_softcapping", config.logit_soft_cap);
-  int size = facts.has_tensor(facts.names().layer_table) ? 256 : 0;
-  if (facts.find_integer("hidden_size_per_layer_input").value_or(1) == 0) {
-    size = 0;
-  } else {
-    facts.find_count("layer_embedding_size", "hidden_size_per_layer_input", model_limits::kHidden, size);
-  }
-  facts.ignore("vocab_size_per_layer_input");  // the table has as many rows as the embedding
-  if (size > 0) set_layer_embedding(config, size);
   read_output_scales(facts);
-  read_hf_gemma4_experts(facts);
 }
-
-}  // namespace
 
 Family gemma4_family() noexcept {
   static constexpr std::array kRows = {
       Architecture{ModelFormat::gguf, "gemma4", read_gemma4_gguf, &kGgufNames},
       Architecture{ModelFormat::hf, "gemma4_text", read_gemma4_hf, &kHfGemma4Names},
-      Architecture{ModelFormat::hf, "gemma4_unified_text", read_gemma4_hf, &kHfGemma4Names},
+      Architecture{ModelFormat::hf, "gemma4_unified_text", read_gemma4_unified_hf, &kHfGemma4Names},
       Architecture{
           ModelFormat::hf, "gemma4", read_gemma4_hf, &kHfInnerGemma4Names, "text_config.", {&kHfOuterGemma4Names}},
       Architecture{ModelFormat::hf,
                    "gemma4_unified",
-                   read_gemma4_hf,
+                   read_gemma4_unified_hf,
                    &kHfInnerGemma4Names,
                    "text_config.",
                    {&kHfOuterGemma4Names}},

@@ -38,9 +38,8 @@ bool has_hf_rope(const FactReader& facts);
 // Refuses a section of RoPE keys that has a scaling.
 void require_plain_rope(FactReader& facts, const std::string& section);
 
-// For the text part of vision-language models. A text token has the same position on all axes, so the division of the
-// pairs among the axes has no effect.
-void skip_image_axes(FactReader& facts);
+// M-RoPE, see read_image_axes().
+void read_hf_image_axes(FactReader& facts, const ImageAxes& by_default);
 
 // The layers that `layer_types` calls sliding_attention, or those of the period.
 void read_hf_windows(FactReader& facts, const MixedWindows& defaults);

@@ -147,10 +147,14 @@ bool has_hf_rope(const FactReader& facts) {
   return facts.has_section("rope_parameters") || facts.has_members("rope_scaling");
 }
 
-void skip_image_axes(FactReader& facts) {
+// transformers interleaves the pairs of the axes whatever `mrope_interleaved` says.
+void read_hf_image_axes(FactReader& facts, const ImageAxes& by_default) {
+  constexpr std::string_view kOld = "rope_scaling.mrope_section", kNew = "rope_parameters.mrope_section";
   for (const char* section : {"rope_scaling.", "rope_parameters."}) {
-    for (const char* key : {"mrope_section", "mrope_interleaved"}) facts.ignore(std::string(section) + key);
+    facts.ignore(std::string(section) + "mrope_interleaved");
   }
+  facts.ignore(kOld);
+  read_image_axes(facts, facts.has(kNew) ? kNew : kOld, by_default);
 }
 
 void require_plain_rope(FactReader& facts, const std::string& section) {

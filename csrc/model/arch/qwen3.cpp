@@ -1,5 +1,9 @@
-// Qwen 3, and the text part of Qwen 3 VL: q and k are normalized. With or without experts.
+// Qwen 3, and the decoder of Qwen 3 VL: q and k are normalized. With or without experts.
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "model/arch/architecture.h"
 #include "model/arch/draft_heads.h"
@@ -26,6 +30,8 @@ constexpr TensorNames kHfQwen3VlMoeNames = [] {
 constexpr TensorNames kHfInnerQwen3VlMoeNames = hf_names_of_inner_model(kHfQwen3VlMoeNames);
 constexpr TensorNames kHfOuterQwen3VlMoeNames = hf_names_of_outer_part(kHfQwen3VlMoeNames);
 constexpr double kVisionTheta = 500000;
+constexpr ImageAxes kQwen3VlAxes = {24, 20, 20};
+constexpr std::size_t kHfDeepstackLayers = 3;  // of files that do not say
 constexpr HfTraits kQwen3 = {.head_dim = 128, .defaults = {.n_kv_heads = 32}};
 constexpr HfTraits kQwen3Moe = {.defaults = {.n_kv_heads = 4}};
 constexpr HfTraits kQwen3VisionMoe = {.defaults = {.n_kv_heads = 16}};
@@ -61,16 +67,40 @@ void read_qwen3_moe_gguf(FactReader& facts) {
   facts.config.qk_norm = QkNorm::head;
 }
 
+void set_deepstack(FactReader& facts, std::string_view whole_key, std::uint64_t n_layers) {
+  const auto most = static_cast<std::uint64_t>(facts.config.n_layers);
+  if (n_layers > most) {
+    facts.file().metadata().refuse_value(whole_key, std::to_string(n_layers),
+                                         "at most the " + std::to_string(most) + " layers");
+  }
+  facts.config.n_deepstack_layers = static_cast<int>(n_layers);
+  if (facts.file().metadata().contains(whole_key)) facts.note_key("n_deepstack_layers", whole_key);
+}
+
+// The file has a number for each of them: the layer of the tower whose output it adds.
+void read_hf_vision(FactReader& facts) {
+  constexpr std::string_view kKey = "vision_config.deepstack_visual_indexes";
+  read_hf_image_axes(facts, kQwen3VlAxes);
+  const bool is_given = facts.file().metadata().contains(kKey);
+  set_deepstack(facts, kKey, is_given ? facts.find_whole_integers(kKey).size() : kHfDeepstackLayers);
+}
+
+void read_gguf_vision(FactReader& facts) {
+  constexpr std::string_view kKey = "n_deepstack_layers";
+  read_image_axes(facts, "rope.dimension_sections", kQwen3VlAxes);
+  const std::string whole_key =
+      std::string(facts.file().metadata().string("general.architecture")) + "." + std::string(kKey);
+  set_deepstack(facts, whole_key, facts.find_integer(kKey).value_or(0));
+}
+
 void read_qwen3_vl_gguf(FactReader& facts) {
   read_qwen3_gguf(facts);
-  facts.ignore("rope.dimension_sections");
-  facts.ignore("n_deepstack_layers");  // concerns images
+  read_gguf_vision(facts);
 }
 
 void read_qwen3_vl_moe_gguf(FactReader& facts) {
   read_qwen3_moe_gguf(facts);
-  facts.ignore("rope.dimension_sections");
-  facts.ignore("n_deepstack_layers");
+  read_gguf_vision(facts);
 }
 
 void read_qwen3_hf(FactReader& facts) {
@@ -88,7 +118,7 @@ void read_qwen3_moe_hf(FactReader& facts) {
 void read_qwen3_vl_hf(FactReader& facts) {
   read_qwen3_base_hf(facts, kQwen3, kVisionTheta);
   ignore_hf_windows(facts);
-  skip_image_axes(facts);
+  read_hf_vision(facts);
 }
 
 void read_qwen3_vl_moe_hf(FactReader& facts) {
@@ -97,7 +127,7 @@ void read_qwen3_vl_moe_hf(FactReader& facts) {
   read_hf_routing(facts);
   facts.config.experts.normalized = true;
   facts.ignore("norm_topk_prob");  // transformers normalizes, whatever it says
-  skip_image_axes(facts);
+  read_hf_vision(facts);
 }
 
 }  // namespace

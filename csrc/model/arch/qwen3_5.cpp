@@ -59,6 +59,7 @@ constexpr TensorNames kHfInnerQwen35Names = hf_names_of_inner_model(kHfQwen35Nam
 constexpr TensorNames kHfInnerQwen35StackNames =
     hf_names_with_expert_stacks(kHfInnerQwen35Names, "model.language_model.layers.0.mlp.experts.gate_up_proj");
 constexpr int kFullAttentionPeriod = 4;
+constexpr ImageAxes kQwen35Axes = {11, 11, 10};
 
 void set_family(ModelConfig& config) {
   config.qk_norm = QkNorm::head;
@@ -100,7 +101,6 @@ void read_gguf_base(FactReader& facts, bool is_interleaved) {
   read_gguf_decoder(facts);
   read_gguf_nextn(facts);
   read_gguf_rope(facts, RopeStyle::halves, 10000);
-  facts.ignore("rope.dimension_sections");  // of images
   read_gguf_delta(facts, is_interleaved);
   read_gguf_kinds(facts);
   set_family(facts.config);
@@ -146,7 +146,6 @@ void read_hf_base(FactReader& facts, int default_kv_heads) {
   constexpr float kRotatedPart = 0.25F;
   read_hf_decoder(facts, {.head_dim = 256, .defaults = {.n_kv_heads = default_kv_heads}});
   read_hf_rope(facts, RopeStyle::halves, 10000, kRotatedPart);
-  skip_image_axes(facts);
   read_hf_delta(facts);
   read_hf_kinds(facts);
   require_flag(facts, "attn_output_gate", true);
@@ -164,13 +163,18 @@ void read_hf_shared_expert(FactReader& facts) {
   read_hf_dense_layers(facts);
 }
 
-void read_qwen35_gguf(FactReader& facts) {
+void read_qwen35_base_gguf(FactReader& facts) {
   read_gguf_base(facts, true);
+  read_image_axes(facts, "rope.dimension_sections", kQwen35Axes);
+}
+
+void read_qwen35_gguf(FactReader& facts) {
+  read_qwen35_base_gguf(facts);
   refuse_gguf_experts(facts);
 }
 
 void read_qwen35_moe_gguf(FactReader& facts) {
-  read_gguf_base(facts, true);
+  read_qwen35_base_gguf(facts);
   read_gguf_shared_expert(facts);
 }
 
@@ -181,11 +185,13 @@ void read_qwen3_next_gguf(FactReader& facts) {
 
 void read_qwen3_5_hf(FactReader& facts) {
   read_hf_base(facts, 4);
+  read_hf_image_axes(facts, kQwen35Axes);
   facts.ignore("mlp_only_layers");  // no layer has experts
 }
 
 void read_qwen3_5_moe_hf(FactReader& facts) {
   read_hf_base(facts, 2);
+  read_hf_image_axes(facts, kQwen35Axes);
   read_hf_shared_expert(facts);
 }
 

@@ -96,8 +96,9 @@ struct TensorNames {
 
   LinearAttentionNames linear = {};
 
-  float norm_offset = 0;           // added to a norm's weights
-  bool rope_halves_apart = false;  // rows of q and k that rotate together are half a head apart, not adjacent
+  float norm_offset = 0;             // added to a norm's weights
+  bool rope_halves_apart = false;    // rows of q and k that rotate together are half a head apart, not adjacent
+  bool rope_quarters_apart = false;  // they are a quarter of a head apart: each half of a head rotates by itself
 
   // A tensor that only files with these names have, if the embedding's name does not say it.
   std::string_view marker = "";

@@ -24,6 +24,7 @@ constexpr std::string_view kOtherEngine = "llama.cpp runs it";
 constexpr std::string_view kNotText = "imp generates text; use a server for embeddings";
 constexpr std::string_view kGiveModel = "give the file of the language model itself";
 constexpr std::string_view kGiveProjector = "give the language model, and this file as model.projector";
+constexpr std::string_view kGiveHead = "give the model, and this as speculation.head";
 constexpr std::string_view kGemma3 = "a Gemma 3 model of its size runs";
 
 // Families by name.
@@ -31,6 +32,9 @@ constexpr std::array kUnsupportedFamilies = {
     Unsupported{"qwen2vl", "Qwen2-VL", "Qwen3-VL answers text"},
     Unsupported{"qwen2_vl", "Qwen2-VL", "Qwen3-VL answers text"},
     Unsupported{"qwen2_5_vl", "Qwen2.5-VL", "Qwen3-VL answers text"},
+    Unsupported{"gemma4-assistant", "the assistant of a Gemma 4, a draft head without its model", kGiveHead},
+    Unsupported{"gemma4_assistant", "the assistant of a Gemma 4, a draft head without its model", kGiveHead},
+    Unsupported{"gemma4_unified_assistant", "the assistant of a Gemma 4, a draft head without its model", kGiveHead},
     Unsupported{"gemma3n", "Gemma 3n", kGemma3},
     Unsupported{"gemma3n_text", "Gemma 3n", kGemma3},
     Unsupported{"deepseek", "DeepSeek with experts", "its distilled Qwen and Llama models run"},
@@ -84,7 +88,7 @@ constexpr std::array kUnsupportedFamilies = {
     Unsupported{"clip", "a vision projector (mmproj), without its language model", kGiveProjector},
     Unsupported{"clip_vision_model", "an image encoder, without a language model", kGiveModel},
     Unsupported{"siglip_vision_model", "an image encoder, without a language model", kGiveModel},
-    Unsupported{"whisper", "Whisper, a speech recognition model", "imp reads text only"},
+    Unsupported{"whisper", "Whisper, a speech recognition model", "imp reads text and images"},
     Unsupported{"bert", "an embedding model (BERT)", kNotText},
     Unsupported{"modern-bert", "an embedding model (ModernBERT)", kNotText},
     Unsupported{"modernbert", "an embedding model (ModernBERT)", kNotText},

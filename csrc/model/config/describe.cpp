@@ -57,6 +57,8 @@ std::string text_of(PlainActivation value) {
   switch (value) {
     case PlainActivation::gelu_tanh:
       return "gelu_tanh";
+    case PlainActivation::gelu_erf:
+      return "gelu_erf";
     case PlainActivation::relu_squared:
       return "relu_squared";
     case PlainActivation::xielu:
@@ -244,6 +246,7 @@ std::vector<Fact> describe(const ModelConfig& config, const Origins& origins) {
   add_sizes(sheet, config);
   sheet.add("embedding_scale", config.embedding_scale);
   if (config.layer_embedding.size > 0) sheet.add("layer_embedding_size", config.layer_embedding.size);
+  if (config.n_deepstack_layers > 0) sheet.add("n_deepstack_layers", config.n_deepstack_layers);
   sheet.add("tied_head", config.tied_head);
   sheet.add("logit_scale", config.logit_scale);
   sheet.add("logit_soft_cap", config.logit_soft_cap);

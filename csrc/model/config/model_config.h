@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -70,6 +71,20 @@ struct RopeConfig {
   bool file_factors = false;  // the file holds a divisor for each frequency (`rope_freqs.weight`)
   // M-RoPE: the plane of positions by which each pair rotates; empty: rows have one position.
   std::vector<std::uint8_t> planes = {};
+  bool is_axial = false;  // each plane has an equal run of pairs, and the frequencies begin anew with each run
+};
+
+// What a product reads and what it writes is kept within bounds.
+struct Clip {
+  float least_input = -std::numeric_limits<float>::infinity();
+  float greatest_input = std::numeric_limits<float>::infinity();
+  float least_output = -std::numeric_limits<float>::infinity();
+  float greatest_output = std::numeric_limits<float>::infinity();
+};
+
+// Of the products of a layer.
+struct LayerClips {
+  Clip q, k, v, output, gate, up, down;
 };
 
 struct LayerConfig {
@@ -77,7 +92,7 @@ struct LayerConfig {
   int head_dim = 0;              // of q, k and v alike
   int ffn_size = 0;              // of the feed-forward that is no expert
   int window = 0;                // sliding window: keys this far back and further are masked; 0: none
-  int ahead = 0;                 // keys after its own that a row of media sees within them: 0 or kAllAhead
+  int ahead = 0;                 // keys after its own that a row of a medium sees within it: 0 or kAllAhead
   int rope = 0;                  // index into ModelConfig::ropes, or kNoRope
   int kv = 0;                    // layer of the KV cache, which later layers may share, or kNoKv
   bool shares_kv = false;        // an earlier layer writes its keys and values
@@ -86,6 +101,7 @@ struct LayerConfig {
   bool has_experts = false;
   float output_scale = 1;  // multiplies the residual stream after the layer
   XieluParams xielu;       // of PlainActivation::xielu
+  std::optional<LayerClips> clips = {};
 };
 inline constexpr int kNoRope = -1;  // the layer does not rotate q and k
 inline constexpr int kNoKv = -1;    // the layer has no keys and values
@@ -100,10 +116,11 @@ struct KvRange {
 
 // An embedding of each token for each layer by itself: a row of a table, plus a projection of the token's embedding.
 struct LayerEmbedding {
-  int size = 0;                // elements for each layer; 0: none
-  float table_scale = 1;       // multiplies the table's rows
-  float norm_epsilon = 0;      // of the projection, which is normalized for each layer by itself
-  float projection_scale = 1;  // multiplies the normalized projection
+  int size = 0;                 // elements for each layer; 0: none
+  float table_scale = 1;        // multiplies the table's rows
+  float norm_epsilon = 0;       // of the projection, which is normalized for each layer by itself
+  float projection_scale = 1;   // multiplies the normalized projection
+  std::int32_t cell_token = 0;  // whose row of the table cells of media have
 };
 
 // A resolved checkpoint: file facts, the architecture's defaults, the user's overrides. Validated, then constant.
@@ -126,8 +143,9 @@ struct ModelConfig {
   float embedding_scale = 1;  // multiplies the embedding's rows
   bool tied_head = false;     // the head is the embedding
   LayerEmbedding layer_embedding;
-  float logit_scale = 1;     // multiplies the logits
-  float logit_soft_cap = 0;  // logit soft-capping: cap · tanh(logit / cap); 0: none
+  int n_deepstack_layers = 0;  // after these first layers, rows of media get a further part of their encoding
+  float logit_scale = 1;       // multiplies the logits
+  float logit_soft_cap = 0;    // logit soft-capping: cap · tanh(logit / cap); 0: none
 
   // norms
   NormKind norm_kind = NormKind::rms;
@@ -172,6 +190,9 @@ struct ModelConfig {
   int shared_ffn_size = 0;
   bool shared_is_gated = true;  // its output is multiplied by the sigmoid of its own gate
 
+  bool has_clips() const noexcept {
+    return std::ranges::any_of(layers, [](const LayerConfig& layer) { return layer.clips.has_value(); });
+  }
   int n_kv_layers() const noexcept {
     int last = kNoKv;
     for (const LayerConfig& layer : layers) last = std::max(last, layer.kv);
@@ -180,6 +201,14 @@ struct ModelConfig {
   int n_state_layers() const noexcept {
     return static_cast<int>(
         std::ranges::count_if(layers, [](const LayerConfig& layer) { return layer.state != kNoState; }));
+  }
+  // Of a row of an encoding: what replaces the embedding, and what is added after each layer with DeepStack.
+  int media_width() const noexcept { return hidden_size * (1 + n_deepstack_layers); }
+  // Whether the cells of a part of a medium see each other, so that one step has to evaluate all of them.
+  bool has_atomic_media() const noexcept { return max_of(&LayerConfig::ahead) > 0; }
+  // The token that rows of cells have, of a model whose prompts have `placeholder` there.
+  std::int32_t cell_token(std::int32_t placeholder) const noexcept {
+    return layer_embedding.size > 0 ? layer_embedding.cell_token : placeholder;
   }
   // The greatest size of any layer.
   int max_of(int LayerConfig::* size) const noexcept {

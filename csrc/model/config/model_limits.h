@@ -18,5 +18,6 @@ inline constexpr std::int64_t kContext = std::int64_t{1} << 24;
 inline constexpr std::int64_t kTileSide = std::int64_t{1} << 12;   // in pixels
 inline constexpr std::int64_t kImageSide = std::int64_t{1} << 16;  // in pixels
 inline constexpr std::int64_t kShuffle = 16;
+inline constexpr std::int64_t kImageCells = std::int64_t{1} << 20;
 
 }  // namespace imp::model_limits

@@ -94,13 +94,15 @@ std::span<const float> divisors_of(const RopeConfig& config) {
   return scaling.is_beyond_original() ? scaling.long_divisors : scaling.short_divisors;
 }
 
+int planes_of(const RopeConfig& rope) {
+  return rope.planes.empty() ? 1 : *std::ranges::max_element(rope.planes) + 1;
+}
+
 int planes_of(const ModelConfig& config, const ForwardLimits& limits) {
-  int last = 0;
-  if (!limits.takes_media) return 1;
-  for (const RopeConfig& rope : config.ropes) {
-    for (const int plane : rope.planes) last = std::max(last, plane);
-  }
-  return last + 1;
+  int most = 1;
+  if (!limits.takes_media) return most;
+  for (const RopeConfig& rope : config.ropes) most = std::max(most, planes_of(rope));
+  return most;
 }
 
 Rope resolve_rope(const RopeConfig& config, std::span<const float> factors) {
@@ -113,8 +115,9 @@ Rope resolve_rope(const RopeConfig& config, std::span<const float> factors) {
             .magnitude = magnitude_of(config.scaling),
             .planes = config.planes};
   const double theta = theta_of(config);
+  const int n_runs = config.is_axial ? planes_of(config) : 1;
   for (int i = 0; i < n_pairs; ++i) {
-    double frequency = std::pow(theta, -2.0 * i / config.dims);
+    double frequency = std::pow(theta, -2.0 * (i % (n_pairs / n_runs)) * n_runs / config.dims);
     frequency *= scaling_of(config.scaling, ramp, i, frequency);
     if (!factors.empty()) frequency /= static_cast<double>(factors[static_cast<std::size_t>(i)]);
     const bool is_rotated = config.n_rotated_pairs == 0 || i < config.n_rotated_pairs;

@@ -19,6 +19,8 @@ std::span<const float> divisors_of(const RopeConfig& config);
 // `factors` [dims / 2] divide the frequencies one by one, or are empty. The configuration is valid.
 Rope resolve_rope(const RopeConfig& config, std::span<const float> factors);
 
+// Positions by which the pairs rotate.
+int planes_of(const RopeConfig& rope);
 // Positions that each row of a batch has. Text has equal positions in all planes, so without media one is enough.
 int planes_of(const ModelConfig& config, const ForwardLimits& limits);
 

@@ -223,10 +223,11 @@ void validate(const ModelConfig& config, const Origins& origins, std::string_vie
 }
 
 void validate_layers(const ModelConfig& config, const Origins& origins, std::string_view where, Reason wrong_value) {
-  IMP_CHECK(config.ropes.empty() && config.layers.size() == static_cast<std::size_t>(config.n_layers));
+  IMP_CHECK(config.layers.size() == static_cast<std::size_t>(config.n_layers));
   const Rules rules(config, origins, where, wrong_value);
   rules.check_layers();
   rules.check_numbers();
+  if (!config.ropes.empty()) rules.check_ropes();
 }
 
 }  // namespace imp

@@ -13,7 +13,7 @@ namespace imp {
 // `wrong_value` for facts of the checkpoint, OVERRIDE_INVALID for the user's. `where` begins each message.
 void validate(const ModelConfig& config, const Origins& origins, std::string_view where, Reason wrong_value);
 
-// The same for layers without a vocabulary around them and without RoPE.
+// The same for layers without a vocabulary around them, which may have no RoPE.
 void validate_layers(const ModelConfig& config, const Origins& origins, std::string_view where, Reason wrong_value);
 
 }  // namespace imp

@@ -22,6 +22,7 @@ std::vector<Op> special_ops(const ModelConfig& config, const ForwardLimits& limi
       Op::scale);
   add(config.norm_kind == NormKind::layer || config.qk_norm == QkNorm::layer, Op::layer_norm);
   add(config.plain_activation.has_value(), Op::activate);
+  add(config.has_clips(), Op::clamp);
   add(config.query_scale.growth != 0, Op::scale_by_position);
   add(config.attention_sinks, Op::attend_sinks);
   add(limits.is_watched, Op::attention_mass);

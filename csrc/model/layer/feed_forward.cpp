@@ -1,8 +1,10 @@
 // Dense products, and the routing and mixing of experts.
 #include "model/layer/feed_forward.h"
 
+#include <algorithm>
 #include <array>
 
+#include "model/layer/clipped_product.h"
 #include "model/layer/normalize.h"
 #include "model/layer/row_views.h"
 
@@ -10,6 +12,12 @@ namespace imp {
 
 void FeedForwardRows::declare(const ModelConfig& config, Workspace& workspace) {
   if (config.has_dense_layers()) workspace.add(gate, config.max_of(&LayerConfig::ffn_size));
+  if (config.has_clips()) {
+    const int ffn = config.max_of(&LayerConfig::ffn_size);
+    const int heads = config.n_heads * config.max_of(&LayerConfig::head_dim);
+    workspace.add(up, ffn);
+    workspace.add(bounded, std::max({config.hidden_size, heads, ffn}));
+  }
   if (config.has_experts()) {
     const int n_used = config.experts.n_used;
     workspace.add(expert_gate, config.expert_ffn_size, n_used);
@@ -28,6 +36,7 @@ void FeedForwardRows::declare(const ModelConfig& config, Workspace& workspace) {
 
 const Linear* FeedForward::first_product(const Layer& layer) const noexcept {
   const LayerWeights& w = layer.weights;
+  if (layer.config.clips) return nullptr;
   if (layer.config.has_experts && !config_.dense_beside_experts) return w.router.get();
   return config_.plain_activation ? w.up.get() : w.gate.get();
 }
@@ -39,6 +48,7 @@ void FeedForward::run(const Layer& layer, Rows stream, Rows input, Rows out) {
 
 void FeedForward::dense(const Layer& layer, Rows input, Rows out) {
   const LayerWeights& w = layer.weights;
+  if (layer.config.clips) return clipped_dense(layer, *layer.config.clips, input, out);
   const Rows gate = columns(rows_.gate, 0, layer.config.ffn_size);
   if (config_.plain_activation) {
     backend_.linear(input, std::array{LinearTerm{w.up.get(), w.up_bias.get(), gate}});
@@ -48,6 +58,15 @@ void FeedForward::dense(const Layer& layer, Rows input, Rows out) {
                           config_.activation);
   }
   backend_.linear(gate, std::array{LinearTerm{w.down.get(), w.down_bias.get(), out}});
+}
+
+void FeedForward::clipped_dense(const Layer& layer, const LayerClips& clips, Rows input, Rows out) {
+  const LayerWeights& w = layer.weights;
+  const Rows gate = columns(rows_.gate, 0, layer.config.ffn_size), up = columns(rows_.up, 0, layer.config.ffn_size);
+  clipped_linear(backend_, input, {w.gate.get(), w.gate_bias.get(), gate}, clips.gate, rows_.bounded);
+  clipped_linear(backend_, input, {w.up.get(), w.up_bias.get(), up}, clips.up, rows_.bounded);
+  backend_.gated_activation(config_.activation, gate, up, gate);
+  clipped_linear(backend_, gate, {w.down.get(), w.down_bias.get(), out}, clips.down, rows_.bounded);
 }
 
 // The shared expert needs no routing. It is computed together with the router, which reads the same input.

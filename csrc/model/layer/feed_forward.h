@@ -11,6 +11,9 @@ namespace imp {
 // The activations between the products.
 struct FeedForwardRows {
   Rows gate;  // [rows, ffn], of layers without experts
+  // with clipped products
+  Rows up;       // [rows, ffn]
+  Rows bounded;  // [rows, widest input of a product]: also of attention's
   // of layers with experts
   Rows expert_gate, expert_up;  // [grouped rows, expert ffn]
   Rows scores;                  // [rows, n_experts]
@@ -32,7 +35,7 @@ class FeedForward {
   FeedForward(const ModelConfig& config, Backend& backend, const FeedForwardRows& rows)
       : config_(config), backend_(backend), rows_(rows) {}
 
-  // The product that reads the input: the norm before it may prepare its rows.
+  // The product that reads the input: the norm before it may prepare its rows. Null if the input is clipped first.
   const Linear* first_product(const Layer& layer) const noexcept;
 
   // From `input` to `out`, [rows, hidden] each. A layer whose dense branch is beside its experts normalizes `stream`
@@ -41,6 +44,7 @@ class FeedForward {
 
  private:
   void dense(const Layer& layer, Rows input, Rows out);
+  void clipped_dense(const Layer& layer, const LayerClips& clips, Rows input, Rows out);
   void experts(const LayerWeights& w, Rows input, Rows out);
   void dense_and_experts(const Layer& layer, Rows stream, Rows input, Rows out);
   void route(const LayerWeights& w, Rows input);

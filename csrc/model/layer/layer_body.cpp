@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "model/layer/normalize.h"
+#include "model/layer/row_views.h"
 
 namespace imp {
 
@@ -43,6 +44,10 @@ Norm LayerBody::norm(const Values& weight) const noexcept {
   return {.weight = weight.get(), .epsilon = config_.norm_epsilon};
 }
 
+const Linear* LayerBody::first_product(const Layer& layer) noexcept {
+  return layer.config.clips ? nullptr : layer.weights.q.get();
+}
+
 bool LayerBody::reads_stream() const noexcept {
   return config_.norm_placement == NormPlacement::post;
 }
@@ -53,7 +58,13 @@ Rows LayerBody::input() const noexcept {
 
 void LayerBody::normalize_for(const Layer& first) {
   if (reads_stream()) return;
-  normalize(backend_, config_, rows_.x, first.weights.attention_norm, first.weights.q.get(), rows_.normed);
+  normalize(backend_, config_, rows_.x, first.weights.attention_norm, first_product(first), rows_.normed);
+}
+
+void LayerBody::normalize_again(const Layer& next, int first_row, std::size_t n_rows) {
+  if (reads_stream()) return;
+  normalize(backend_, config_, rows_from(rows_.x, first_row, n_rows), next.weights.attention_norm, nullptr,
+            rows_from(rows_.normed, first_row, n_rows));
 }
 
 void LayerBody::feed_forward(const Layer& layer) {
@@ -70,7 +81,7 @@ void LayerBody::finish_branch(const NormWeights& post_norm) {
 
 void LayerBody::add_branch(float scale, const Layer* next) {
   if (next == nullptr) return add_and_normalize(scale, nullptr, nullptr);
-  add_and_normalize(scale, &next->weights.attention_norm, next->weights.q.get());
+  add_and_normalize(scale, &next->weights.attention_norm, first_product(*next));
 }
 
 // `next_norm` and `reader`: the norm and the product of the op that reads the stream next, or null.

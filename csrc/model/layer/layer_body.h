@@ -1,6 +1,7 @@
 // A layer of a transformer: attention and feed-forward, with the residual stream around them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -68,6 +69,8 @@ class LayerBody {
   void begin(std::span<const std::int32_t> positions);
   // Normalizes the stream for the first layer.
   void normalize_for(const Layer& first);
+  // The same for some rows of the stream, which changed after it was normalized for the layer.
+  void normalize_again(const Layer& next, int first_row, std::size_t n_rows);
 
   // Attention of one kind or the other. Adds its output to the stream and normalizes that for the feed-forward.
   void attention(const Layer& layer, const Batch& batch, KvPool& pool);
@@ -95,6 +98,7 @@ class LayerBody {
   bool reads_stream() const noexcept;  // attention and feed-forward read the stream itself, not `normed`
   Rows input() const noexcept;         // of attention and feed-forward
   Norm norm(const Values& weight) const noexcept;
+  static const Linear* first_product(const Layer& layer) noexcept;  // that reads the norm; null if it is clipped first
   void take_widths_of(const LayerConfig& layer);
   void project(const Layer& layer, Rows input, LayerParts parts);
   Rotation begin_rotation(const LayerConfig& layer, Rows x, const Norm& of_heads);

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "model/layer/clipped_product.h"
 #include "model/layer/layer_body.h"
 
 namespace imp {
@@ -68,13 +69,19 @@ void LayerBody::project(const Layer& layer, Rows input, LayerParts parts) {
   const LayerWeights& w = layer.weights;
   std::array<LinearTerm, 4> terms;
   std::size_t n_terms = 0;
-  const auto add = [&](bool is_used, const Matrix& weight, const Vector* bias, Rows out) {
-    if (is_used) terms[n_terms++] = {weight.get(), bias, out};
+  const auto add = [&](bool is_used, const Matrix& weight, const Vector* bias, Rows out, Clip LayerClips::* clip) {
+    const LinearTerm term = {weight.get(), bias, out};
+    if (!is_used) return;
+    if (!layer.config.clips || clip == nullptr) {
+      terms[n_terms++] = term;
+    } else {
+      clipped_linear(backend_, input, term, *layer.config.clips.*clip, rows_.feed_forward.bounded);
+    }
   };
-  add(has_queries(parts), w.q, w.q_bias.get(), rows_.q);
-  add(has_keys(parts), w.k, w.k_bias.get(), rows_.k);
-  add(has_keys(parts) && !layer.config.values_are_keys, w.v, w.v_bias.get(), rows_.v);
-  add(has_queries(parts) && config_.output_gate, w.output_gate, nullptr, rows_.output_gate);
+  add(has_queries(parts), w.q, w.q_bias.get(), rows_.q, &LayerClips::q);
+  add(has_keys(parts), w.k, w.k_bias.get(), rows_.k, &LayerClips::k);
+  add(has_keys(parts) && !layer.config.values_are_keys, w.v, w.v_bias.get(), rows_.v, &LayerClips::v);
+  add(has_queries(parts) && config_.output_gate, w.output_gate, nullptr, rows_.output_gate, nullptr);
   backend_.linear(input, std::span(terms).first(n_terms));
   if (!has_keys(parts) || !config_.value_norm) return;
   backend_.norm_heads(layer.config.values_are_keys ? rows_.k : rows_.v, layer.config.head_dim, norm(Values{}), rows_.v);
@@ -111,7 +118,12 @@ void LayerBody::attend(const Layer& layer, const Batch& batch, const KvPool& poo
   if (watch_ != nullptr) watch_attention(layer.config, batch, pool, params);
   backend_.attend(pool, layer.config.kv, batch.sequences, params, rows_.q, rows_.attended);
   if (config_.output_gate) backend_.multiply_sigmoid(rows_.attended, rows_.output_gate);
-  backend_.linear(rows_.attended, std::array{LinearTerm{w.output.get(), w.output_bias.get(), rows_.branch}});
+  const LinearTerm output = {w.output.get(), w.output_bias.get(), rows_.branch};
+  if (layer.config.clips) {
+    clipped_linear(backend_, rows_.attended, output, layer.config.clips->output, rows_.feed_forward.bounded);
+  } else {
+    backend_.linear(rows_.attended, std::array{output});
+  }
 }
 
 void LayerBody::watch_attention(const LayerConfig& layer, const Batch& batch, const KvPool& pool,

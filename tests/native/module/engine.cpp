@@ -21,6 +21,7 @@
 #include "model/loaded_model.h"
 #include "native/module/engine.h"
 #include "native/script/embedding_encoder.h"
+#include "native/script/rows_encoder.h"
 #include "native/script/script_backend.h"
 #include "native/script/script_drafter.h"
 #include "native/script/script_encoder.h"
@@ -91,6 +92,7 @@ class ManualLoop {
 
   EngineStats stats() { return loop_.stats(); }
   const KvBlocks& blocks() { return loop_.state().blocks; }
+  bool may_have_media() { return loop_.state().may_have_media; }
   const KvPool& pool() const { return loop_.pool(); }
 
   // Returns whether the sequence was running.
@@ -170,6 +172,7 @@ class RevisedDrafter final : public Drafter {
       for (std::size_t i = 0; i < revised.size(); ++i) request.guesses[i].token = revised[i];
     }
   }
+  void read_cache(const KvPool& cache) override { inner_->read_cache(cache); }
   void observe(const Step& step) override { inner_->observe(step); }
   void copy_blocks(std::span<const BlockCopy> copies) override { inner_->copy_blocks(copies); }
   void forget(const Sequence& sequence) noexcept override { inner_->forget(sequence); }
@@ -262,14 +265,21 @@ class ManualEngine : public ScriptParts, public ManualLoop {
 
 // The encoder that the loop of a model needs; it is constructed before it. Null: there is none.
 struct ModelParts {
-  std::unique_ptr<EmbeddingEncoder> encoder;
+  std::unique_ptr<MediaEncoder> encoder;
 };
+
+std::unique_ptr<MediaEncoder> model_encoder(LoadedModel& model, const std::string& word) {
+  if (word == "embeddings") return std::make_unique<EmbeddingEncoder>(model);
+  if (word == "rows") return std::make_unique<RowsEncoder>(model);
+  if (word.empty()) return nullptr;
+  throw py::value_error("encoder: " + word);
+}
 
 class ManualModelEngine : private ModelParts, public ManualLoop {
  public:
   ManualModelEngine(LoadedModel& model, const EngineOptions& options, const std::optional<py::function>& guess,
-                    const std::optional<py::function>& revise, bool reads_embeddings)
-      : ModelParts{reads_embeddings ? std::make_unique<EmbeddingEncoder>(model) : nullptr},
+                    const std::optional<py::function>& revise, const std::string& encoder_word)
+      : ModelParts{model_encoder(model, encoder_word)},
         ManualLoop(*model.backend, *model.decoder, options,
                    guess ? DraftUses{.drafters = python_drafters(guess), .scorer = {}}
                          : revised(make_drafters(model, options, {}, encoder ? &encoder->facts() : nullptr), revise),
@@ -361,7 +371,7 @@ void register_script(py::module_& module) {
       .def_readwrite("media_cost", &Script::media_cost)
       .def_readwrite("media_placeholder", &Script::media_placeholder)
       .def_readwrite("media_row_token", &Script::media_row_token)
-      .def_readwrite("takes_gaps", &Script::takes_gaps)
+      .def_readwrite("window", &Script::window)
       .def_readwrite("watched_layers", &Script::watched_layers)
       .def_readwrite("records", &Script::records);
   py::class_<EvaluatedRows>(module, "EvaluatedRows")
@@ -369,6 +379,7 @@ void register_script(py::module_& module) {
       .def_readonly("tokens", &EvaluatedRows::tokens)
       .def_readonly("positions", &EvaluatedRows::positions)
       .def_readonly("ends", &EvaluatedRows::ends)
+      .def_readonly("starts", &EvaluatedRows::starts)
       .def_readonly("n_placed", &EvaluatedRows::n_placed)
       .def_readonly("n_logits_rows", &EvaluatedRows::n_logits_rows)
       .def_readonly("state", &EvaluatedRows::state)
@@ -427,6 +438,7 @@ void def_loop(Class& bound) {
              return std::vector(history.begin(), history.end());
            })
       .def("held", [](Self& self, SequenceId id) { return self.sequence(id).held; })
+      .def_property_readonly("may_have_media", [](Self& self) { return self.may_have_media(); })
       .def("n_indexed", [](Self& self, SequenceId id) { return self.sequence(id).ngrams.size(); })
       .def("base", [](Self& self, SequenceId id) { return self.sequence(id).base; })
       .def("blocks", [](Self& self, SequenceId id) { return self.sequence(id).table.blocks; });
@@ -436,9 +448,9 @@ void def_loop(Class& bound) {
 void register_manual(py::module_& module) {
   py::class_<ManualModelEngine> over_model(module, "ManualModelEngine");
   over_model.def(py::init<LoadedModel&, const EngineOptions&, const std::optional<py::function>&,
-                          const std::optional<py::function>&, bool>(),
+                          const std::optional<py::function>&, const std::string&>(),
                  py::arg("model"), py::arg("options"), py::arg("guess") = py::none(), py::arg("revise") = py::none(),
-                 py::arg("reads_embeddings") = false, py::keep_alive<1, 2>());
+                 py::arg("encoder") = "", py::keep_alive<1, 2>());
   over_model.def("k_block", [](const ManualModelEngine& self, int layer, std::int32_t block) {
     const auto bytes = dynamic_cast<const cpu::CpuKvPool&>(self.pool()).k_block(layer, block);
     return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());

@@ -41,6 +41,16 @@ struct SequenceInput {
 // (first row of the batch, values, which of their rows)
 using Placed = std::tuple<int, Floats, std::vector<std::int32_t>>;
 
+// All keys, then all values of a block in one layer, as they are stored.
+py::bytes block_of(const KvPool& cache, int layer, std::int32_t block) {
+  const auto& pool = static_cast<const cpu::CpuKvPool&>(cache);
+  std::string bytes;
+  for (const std::span<const std::byte> part : {pool.k_block(layer, block), pool.v_block(layer, block)}) {
+    bytes.append(reinterpret_cast<const char*>(part.data()), part.size());
+  }
+  return bytes;
+}
+
 // A decoder with a cache: each run() is one forward pass over exactly the rows given. A recurrent state belongs to the
 // first block of its sequence, and begins anew at position 0.
 class Forward {
@@ -84,17 +94,7 @@ class Forward {
     return logits;
   }
 
-  // All keys, then all values of a block in one layer, as they are stored.
-  py::bytes block(int layer, std::int32_t block) const {
-    const auto& pool = static_cast<const cpu::CpuKvPool&>(*pool_);
-    const auto append = [&](std::string& to, std::span<const std::byte> bytes) {
-      to.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    };
-    std::string bytes;
-    append(bytes, pool.k_block(layer, block));
-    append(bytes, pool.v_block(layer, block));
-    return bytes;
-  }
+  py::bytes block(int layer, std::int32_t block) const { return block_of(*pool_, layer, block); }
 
   void fill_scratch(std::uint8_t value) { bindings::fill_scratch(*loaded_.backend, value); }
 
@@ -143,7 +143,7 @@ class HeadForward {
   HeadForward(const LoadedModel& loaded, int n_blocks)
       : loaded_(loaded),
         pool_(loaded.backend->make_kv_pool(loaded.decoder->kv_geometry(n_blocks, kSlots))),
-        head_pool_(loaded.backend->make_kv_pool(loaded.head->kv_geometry(n_blocks))) {
+        head_pool_(own_pool(loaded, n_blocks)) {
     for (int block = n_blocks - 1; block >= 0; --block) blocks_.push_back(block);
   }
 
@@ -162,6 +162,9 @@ class HeadForward {
                              *pool_);
   }
 
+  // Of the target's cache.
+  py::bytes block(int layer, std::int32_t block) const { return block_of(*pool_, layer, block); }
+
   py::array_t<float> hidden() { return array_of(loaded_.decoder->hidden()); }
 
   // next[i] follows row from[i] of the last evaluate(), which is at first_position + i.
@@ -169,18 +172,20 @@ class HeadForward {
     const Ids positions = in_all_planes(positions_from(first_position, next.size()));
     const SequenceRows rows = sequence_of(next.size(), first_position);
     loaded_.head->observe({.tokens = next, .positions = positions, .sequences = {&rows, 1}, .logits_rows = {}},
-                          loaded_.decoder->hidden(), from, *head_pool_);
+                          loaded_.decoder->hidden(), from, head_pool_.get());
   }
 
-  py::array_t<float> guess(const Ids& rows, const Ids& positions) {
+  // cells: the last one that each row sees.
+  py::array_t<float> guess(const Ids& rows, const Ids& positions, const Ids& cells) {
     std::vector<SequenceRows> sequences;
-    for (const std::int32_t position : positions) {
-      sequences.push_back(sequence_of(1, position));
+    for (const std::int32_t cell : cells.empty() ? positions : cells) {
+      sequences.push_back(sequence_of(1, cell));
       sequences.back().first_row = static_cast<int>(sequences.size()) - 1;
     }
     const Ids in_planes = in_all_planes(positions);
-    return array_of(loaded_.head->guess(
-        {.tokens = {}, .positions = in_planes, .sequences = sequences, .logits_rows = {}}, rows, *head_pool_));
+    return array_of(
+        loaded_.head->guess({.tokens = {}, .positions = in_planes, .sequences = sequences, .logits_rows = {}}, rows,
+                            head_pool_ ? *head_pool_ : *pool_));
   }
 
   void observe_guesses(std::int32_t token, std::int32_t position, std::int32_t from) {
@@ -188,7 +193,7 @@ class HeadForward {
     const Ids positions = in_all_planes({position});
     loaded_.head->observe_guesses(
         {.tokens = {&token, 1}, .positions = positions, .sequences = {&rows, 1}, .logits_rows = {}}, {&from, 1},
-        *head_pool_);
+        head_pool_.get());
   }
 
  private:
@@ -213,20 +218,25 @@ class HeadForward {
     return array;
   }
 
+  static std::unique_ptr<KvPool> own_pool(const LoadedModel& loaded, int n_blocks) {
+    const auto geometry = loaded.head->kv_geometry(n_blocks);
+    return geometry ? loaded.backend->make_kv_pool(*geometry) : nullptr;
+  }
+
   static constexpr int kSlots = 2;
 
   const LoadedModel& loaded_;
-  std::unique_ptr<KvPool> pool_, head_pool_;
+  std::unique_ptr<KvPool> pool_, head_pool_;  // the head may have none of its own
   std::int32_t slot_ = 0;
   Ids blocks_;
 };
 
-// A model whose decoder takes media, as an architecture would configure it: rows of media see later keys in some
-// layers, and pairs rotate by planes.
+// A model whose decoder takes media. What is given replaces what its architecture says: the layers in which rows of
+// media see later keys, and the planes by which pairs rotate.
 std::unique_ptr<LoadedModel> load_for_media(const ModelFile& file, const ModelOverrides& overrides,
                                             const std::string& device, bool takes_media,
-                                            const std::vector<std::size_t>& layers_ahead,
-                                            const std::vector<std::uint8_t>& planes, bool with_head) {
+                                            const std::optional<std::vector<std::size_t>>& layers_ahead,
+                                            const std::optional<std::vector<std::uint8_t>>& planes, bool with_head) {
   DeviceOptions device_options;
   device_options.kind = device;
   LoadOptions options;
@@ -238,15 +248,18 @@ std::unique_ptr<LoadedModel> load_for_media(const ModelFile& file, const ModelOv
   Backend& backend = *loaded->backend;
   LoadPlan plan = plan_load(file, backend, overrides, options);
   ModelConfig& config = plan.resolved.config;
-  for (const std::size_t layer : layers_ahead) config.layers.at(layer).ahead = kAllAhead;
-  if (!planes.empty()) config.ropes.front().planes = planes;
+  if (layers_ahead) {
+    for (LayerConfig& layer : config.layers) layer.ahead = 0;
+    for (const std::size_t layer : *layers_ahead) config.layers.at(layer).ahead = kAllAhead;
+  }
+  if (planes) config.ropes.front().planes = *planes;
   validate(config, {}, file.name(), Reason::MODEL_CONFIG);
   MemoryPlan memory = plan_memory(plan.memory);
   loaded->model = load_planned(file, backend, std::move(plan), std::move(memory), options);
   const std::optional<HeadModel>& head = loaded->model->head();
   loaded->decoder = std::make_unique<Decoder>(*loaded->model, backend, options.limits,
                                               HiddenRows{.are_kept = head.has_value(), .taps = {}});
-  if (head) loaded->head = std::make_unique<DraftHead>(*head, *loaded->model, backend, options.limits);
+  if (head) loaded->head = make_draft_head(*head, *loaded->model, backend, options.limits);
   return loaded;
 }
 
@@ -318,13 +331,23 @@ void register_model_testing(py::module_& module) {
       .def("evaluate", &HeadForward::evaluate, py::arg("tokens"), py::arg("first_position"))
       .def("hidden", &HeadForward::hidden)
       .def("observe", &HeadForward::observe, py::arg("next"), py::arg("first_position"), py::arg("source_rows"))
-      .def("guess", &HeadForward::guess, py::arg("rows"), py::arg("positions"))
+      .def("guess", &HeadForward::guess, py::arg("rows"), py::arg("positions"), py::arg("cells") = Ids{})
+      .def("block", &HeadForward::block, py::arg("layer"), py::arg("block"))
       .def("observe_guesses", &HeadForward::observe_guesses, py::arg("token"), py::arg("position"),
            py::arg("source_row"));
   module.def("load_for_media", &load_for_media, py::arg("file"), py::kw_only(), py::arg("overrides") = ModelOverrides{},
-             py::arg("device") = "cpu", py::arg("takes_media") = true,
-             py::arg("layers_ahead") = std::vector<std::size_t>{}, py::arg("planes") = std::vector<std::uint8_t>{},
-             py::arg("with_head") = false);
+             py::arg("device") = "cpu", py::arg("takes_media") = true, py::arg("layers_ahead") = py::none(),
+             py::arg("planes") = py::none(), py::arg("with_head") = false);
+  // What the decoder needs of encodings.
+  module.def("media_traits", [](const LoadedModel& model) {
+    const ModelConfig& config = model.model->config();
+    std::vector<int> ahead;
+    for (const LayerConfig& layer : config.layers) ahead.push_back(layer.ahead > 0 ? 1 : 0);
+    return py::dict(
+        py::arg("width") = config.media_width(), py::arg("is_atomic") = config.has_atomic_media(),
+        py::arg("cell_token") = config.cell_token(-1), py::arg("layers_ahead") = ahead,
+        py::arg("planes") = std::vector<int>(config.ropes.front().planes.begin(), config.ropes.front().planes.end()));
+  });
   module.def("plan_memory", &plan_dict, py::kw_only(), py::arg("budget_bytes"), py::arg("weights_bytes"),
              py::arg("scratch_bytes"), py::arg("logits_bytes"), py::arg("reserve_bytes"), py::arg("kv_block_bytes"),
              py::arg("kv_block_tokens"), py::arg("kv_bytes"), py::arg("model_context"), py::arg("max_context"),

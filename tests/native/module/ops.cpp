@@ -108,6 +108,19 @@ Floats scale(TestingDevice& device, const Floats& x, float factor) {
   return device.to_array(rows);
 }
 
+Floats clamp(TestingDevice& device, const Floats& x, float low, float high, bool in_place) {
+  const Rows rows = device.to_rows(x);
+  const Rows out = in_place ? rows : device.empty_rows(rows.n_rows, rows.width);
+  device.backend().clamp(rows, low, high, out);
+  return device.to_array(out);
+}
+
+Floats standardize(TestingDevice& device, const Floats& x, const Floats& mean, const Floats& factors) {
+  const Rows rows = device.to_rows(x);
+  device.backend().standardize(rows, *vector_of(device, mean), *vector_of(device, factors));
+  return device.to_array(rows);
+}
+
 Floats layer_norm(TestingDevice& device, const Floats& x, const Floats& weight, const std::optional<Floats>& bias,
                   float epsilon, int run_length, bool in_place) {
   const Rows rows = device.to_rows(x);
@@ -130,6 +143,7 @@ Floats norm_heads(TestingDevice& device, const Floats& x, int run_length, const 
 
 PlainActivation plain_activation_of(const std::string& kind) {
   if (kind == "gelu_tanh") return PlainActivation::gelu_tanh;
+  if (kind == "gelu_erf") return PlainActivation::gelu_erf;
   if (kind == "relu_squared") return PlainActivation::relu_squared;
   if (kind == "xielu") return PlainActivation::xielu;
   throw std::invalid_argument("no activation " + kind);
@@ -204,6 +218,18 @@ Floats embed(TestingDevice& device, const Ints& tokens, const std::string& dtype
   device.backend().reserve(needs_of(static_cast<int>(tokens.size()), {weight.get()}));
   const Rows out = device.empty_rows(static_cast<int>(tokens.size()), k);
   device.backend().embed(span_of(tokens), *weight, scale, out);
+  return device.to_array(out);
+}
+
+// `table` is as above, with rows.size() rows.
+Floats clustered_product(TestingDevice& device, const Floats& x, const Floats& scores, int n_used, const Ints& rows,
+                         const std::string& dtype, const Bytes& table, const Overrides& overrides) {
+  const Rows input = device.to_rows(x);
+  const int n = static_cast<int>(rows.size());
+  const auto weight = weight_of(device.backend(), dtype, table, n, input.width, overrides);
+  device.backend().reserve(needs_of(input.n_rows, {weight.get()}));
+  const Rows out = device.empty_rows(input.n_rows, n);
+  device.backend().clustered_product(input, device.to_rows(scores), n_used, span_of(rows), *weight, out);
   return device.to_array(out);
 }
 
@@ -347,6 +373,8 @@ void register_testing_ops(py::module_& module) {
       .def("add", &add, py::arg("x"), py::arg("y"))
       .def("add_gated", &add_gated, py::arg("x"), py::arg("y"), py::arg("gates"))
       .def("scale", &scale, py::arg("x"), py::arg("factor"))
+      .def("clamp", &clamp, py::arg("x"), py::arg("low"), py::arg("high"), py::arg("in_place") = false)
+      .def("standardize", &standardize, py::arg("x"), py::arg("mean"), py::arg("factors"))
       .def("layer_norm", &layer_norm, py::arg("x"), py::arg("weight"), py::arg("bias"), py::arg("epsilon"),
            py::arg("run_length") = 0, py::arg("in_place") = false)
       .def("norm_heads", &norm_heads, py::arg("x"), py::arg("run_length"), py::arg("weight"), py::arg("epsilon"),
@@ -365,7 +393,9 @@ void register_testing_ops(py::module_& module) {
       .def("gather_rows", &gather_rows, py::arg("x"), py::arg("rows"))
       .def("read_row", &read_row, py::arg("x"), py::arg("row"))
       .def("embed", &embed, py::arg("tokens"), py::arg("dtype"), py::arg("table"), py::arg("n"), py::arg("k"),
-           py::arg("scale") = 1.0F, py::arg("overrides") = Overrides{});
+           py::arg("scale") = 1.0F, py::arg("overrides") = Overrides{})
+      .def("clustered_product", &clustered_product, py::arg("x"), py::arg("scores"), py::arg("n_used"), py::arg("rows"),
+           py::arg("dtype"), py::arg("table"), py::arg("overrides") = Overrides{});
 }
 
 }  // namespace imp::bindings

@@ -28,10 +28,11 @@ std::unique_ptr<Backend> cpu_device(int n_threads, const std::string& isa) {
 // A tower on a device of its own.
 class LoadedTower {
  public:
-  LoadedTower(const ModelFile& file, int hidden_size, const std::optional<std::string>& kv_type, int max_piece,
-              double decoder_row_cost, int n_threads, const std::string& isa)
+  LoadedTower(const ModelFile& file, int hidden_size, int most_cells, const std::optional<std::string>& kv_type,
+              int max_piece, double decoder_row_cost, int n_threads, const std::string& isa)
       : backend_(cpu_device(n_threads, isa)),
-        plan_(plan_vision(file, {.name = "the model", .hidden_size = hidden_size}, backend_->registry(), {}, {})),
+        plan_(plan_vision(file, {.name = "the model", .width = hidden_size, .most_cells = most_cells},
+                          backend_->registry(), {}, {})),
         options_{.max_piece = max_piece, .decoder_row_cost = decoder_row_cost} {
     if (kv_type) plan_.resolved.config.layers.kv_types = kv_types_from(*kv_type).value();
     memory_ = vision_memory(file, plan_, options_, *backend_);
@@ -40,13 +41,15 @@ class LoadedTower {
     }
     model_ = load_vision(file, plan_, *backend_, {});
     tower_ = std::make_unique<VisionTower>(model_, *backend_, options_);
-    tower_->set_placeholder(7);
+    tower_->set_tokens(7, 7);
   }
 
-  void begin(const Pixels& tile, std::optional<int> n_rows) {
-    media_.parts = {{.grid = {static_cast<int>(tile.shape(0)), static_cast<int>(tile.shape(1))},
-                     .pixels = {tile.data(), tile.data() + tile.size()},
-                     .n_rows = n_rows.value_or(plan_.resolved.config.n_cells())}};
+  void begin(const Pixels& part, std::optional<int> n_rows) {
+    const int height = static_cast<int>(part.shape(0)), width = static_cast<int>(part.shape(1));
+    const VisionConfig& config = plan_.resolved.config;
+    media_.parts = {{.grid = {height, width},
+                     .pixels = {part.data(), part.data() + part.size()},
+                     .n_rows = n_rows.value_or(config.cells_of(config.patches_of(height, width)).count())}};
     tower_->begin(media_, 0);
   }
   int advance(int n_rows) { return tower_->advance(n_rows); }
@@ -65,6 +68,7 @@ class LoadedTower {
     const VisionConfig& config = plan_.resolved.config;
     const MediaFacts& facts = tower_->facts();
     return py::dict(py::arg("tile_size") = config.tile_size, py::arg("longest_side") = config.longest_side,
+                    py::arg("min_pixels") = config.min_pixels, py::arg("max_pixels") = config.max_pixels,
                     py::arg("width") = facts.width, py::arg("max_rows") = facts.max_rows,
                     py::arg("max_atomic_cells") = facts.max_atomic_cells,
                     py::arg("placeholder_token") = facts.placeholder, py::arg("row_token") = facts.row_token);
@@ -96,11 +100,12 @@ void register_testing_vision(py::module_& module) {
     return products_per_row(plan.weights, plan.resolved.config.experts);
   });
   py::class_<LoadedTower>(module, "VisionTower")
-      .def(py::init<const ModelFile&, int, const std::optional<std::string>&, int, double, int, const std::string&>(),
-           py::arg("file"), py::kw_only(), py::arg("hidden_size"), py::arg("kv_type") = py::none(),
-           py::arg("max_piece") = 64, py::arg("decoder_row_cost") = 1e6, py::arg("threads") = 1,
-           py::arg("isa") = "auto")
-      .def("begin", &LoadedTower::begin, py::arg("tile"), py::arg("n_rows") = py::none())
+      .def(py::init<const ModelFile&, int, int, const std::optional<std::string>&, int, double, int,
+                    const std::string&>(),
+           py::arg("file"), py::kw_only(), py::arg("hidden_size"), py::arg("most_cells") = 1024,
+           py::arg("kv_type") = py::none(), py::arg("max_piece") = 64, py::arg("decoder_row_cost") = 1e6,
+           py::arg("threads") = 1, py::arg("isa") = "auto")
+      .def("begin", &LoadedTower::begin, py::arg("part"), py::arg("n_rows") = py::none())
       .def("advance", &LoadedTower::advance, py::arg("n_rows"))
       .def("encoding", &LoadedTower::encoding)
       .def_property_readonly("is_done", &LoadedTower::is_done)

@@ -10,7 +10,7 @@ namespace imp::testing {
 
 EmbeddingEncoder::EmbeddingEncoder(LoadedModel& model)
     : model_(model),
-      facts_{.width = model.model->config().hidden_size, .max_rows = kMaxRows, .placeholder = 3, .row_token = 4},
+      facts_{.width = model.model->config().media_width(), .max_rows = kMaxRows, .placeholder = 3, .row_token = 4},
       rows_(model.backend->make_rows(kMaxRows, facts_.width)) {}
 
 void EmbeddingEncoder::begin(const Media& media, int part) {
@@ -27,7 +27,10 @@ int EmbeddingEncoder::advance(int n_rows) {
   const auto tokens = std::span(tokens_).subspan(static_cast<std::size_t>(n_done_), static_cast<std::size_t>(n));
   Rows out = first(rows_, tokens.size());
   out.data += n_done_ * out.stride;
-  model_.backend->embed(tokens, *model_.model->weights().embedding, model_.model->config().embedding_scale, out);
+  const ModelConfig& config = model_.model->config();
+  // The further columns, which are added to the rows later, remain zero.
+  model_.backend->embed(tokens, *model_.model->weights().embedding, config.embedding_scale,
+                        columns(out, 0, config.hidden_size));
   n_done_ += n;
   return n;
 }

@@ -166,6 +166,7 @@ void ScriptModel::record(const Batch& batch) {
             .tokens = {tokens.begin(), tokens.end()},
             .positions = {},
             .ends = {sequence.ends.begin(), sequence.ends.end()},
+            .starts = {sequence.starts.begin(), sequence.starts.end()},
             .n_logits_rows = static_cast<int>(n_logits),
             .state = sequence.state,
             .saved = {}};

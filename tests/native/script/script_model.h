@@ -72,7 +72,7 @@ struct Script {
   std::int32_t hanging_token = -1;    // a batch with it writes a byte to hung_fd, and waits for one from gate_fd
   int hung_fd = -1;
   int gate_fd = -1;
-  bool takes_gaps = true;  // false: like a model with sliding windows
+  int window = 0;          // of the layers that would have one
   int watched_layers = 1;  // that a watch of the attention sees
   bool state = false;      // the model has a recurrent state; the logits depend on it
   bool ahead = false;      // like a device that runs asynchronously
@@ -93,6 +93,7 @@ struct EvaluatedRows {
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> positions;  // [planes, rows]
   std::vector<std::int32_t> ends;
+  std::vector<std::int32_t> starts;
   int n_placed = 0;
   int n_logits_rows = 0;
   std::int32_t state = kNoSlot;     // slot to read
@@ -110,7 +111,7 @@ class ScriptModel final : public ForwardPass {
   const ForwardLimits& limits() const noexcept override { return limits_; }
   KvGeometry kv_geometry(int n_blocks, int n_state_slots) const override;
   int n_planes() const noexcept override { return script.planes; }
-  bool takes_gaps() const noexcept override { return script.takes_gaps && !script.state; }
+  int window() const noexcept override { return script.window; }
   void watch(AttentionWatch* watch) override { watch_ = watch; }
   Rows forward(const Batch& batch, KvPool& pool) override;
   // The logits after these tokens, without a cache.

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.files.hf_weights import Weights, filled
+from support.models.cell_peers import CELL_CASES
 from support.models.family_cases import CASES, SIZES, FamilyCase, bound_of
 from support.models.family_text import SMALL
 from support.models.family_variants import CONTEXTS, VARIANTS, WRAPPED, YARNS, case_of_context, case_of_yarn
@@ -51,10 +52,14 @@ class StoredCase:
 
     @property
     def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The positions of the logits that the table has, and their tokens: other ones at each position."""
-        rows = np.linspace(1, self.n_tokens - 1, N_PLACES).astype(np.int64)
-        tokens = (7 * rows[:, None] + 9 * np.arange(N_LOGITS)) % VOCABULARY
-        return rows[:, None], tokens
+        """The positions of the logits that the table has, and their tokens."""
+        return places_of(self.n_tokens)
+
+
+def places_of(n_rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Some of the rows, and tokens: other ones in each row."""
+    rows = np.linspace(1, n_rows - 1, N_PLACES).astype(np.int64)
+    return rows[:, None], (7 * rows[:, None] + 9 * np.arange(N_LOGITS)) % VOCABULARY
 
 
 FAMILIES = CASES | LINEAR_CASES
@@ -138,6 +143,16 @@ def error(name: str, got: NDArray[Any]) -> float:
 def error_of_cells(name: str, got: NDArray[Any]) -> float:
     """Returns the distance of a tile's cells from those in the table."""
     return distance(got[TOWERS[name].places], np.array(table()["towers"][name]))
+
+
+def places_of_cells(name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Those of the logits that the table has of a prompt with images."""
+    return places_of(len(CELL_CASES[name].prompt.scored))
+
+
+def error_of_cells_read(name: str, got: NDArray[Any]) -> float:
+    """Returns the distance of a decoder's centred logits, of a prompt with images, from those in the table."""
+    return distance(got[places_of_cells(name)], np.array(table()["images"][name]))
 
 
 def error_at_end(name: str, got: NDArray[Any]) -> float:
