@@ -25,6 +25,9 @@ struct SequenceRows {
   // [n_rows] if rows see keys after their own: the cell behind the last key that the row may see. It is behind the
   // row's own cell, and the blocks hold the tokens before it. Empty: a row sees no key after its own.
   std::span<const std::int32_t> ends = {};
+  // [n_rows], ascending, if the cells of the sequence have positions with gaps: the first cell that the row sees in
+  // layers with a window. Empty: cells are positions.
+  std::span<const std::int32_t> starts = {};
   // Of models with a recurrent state.
   std::int32_t state = kNoSlot;                 // the slot with the state before the first row; kNoSlot: all zero
   std::span<const StateSave> state_saves = {};  // by ascending n_rows; the last one follows all rows

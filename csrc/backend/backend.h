@@ -32,6 +32,7 @@ enum class GatedActivation : std::uint8_t { silu, gelu_tanh };
 // An activation without a gate.
 enum class PlainActivation : std::uint8_t {
   gelu_tanh,
+  gelu_erf,
   relu_squared,  // max(x, 0)²
   xielu,         // "Deriving Activation Functions Using Integration"
 };
@@ -59,6 +60,8 @@ struct PositionScale {
 
 // A logit that is finite, as the sampler requires, and whose token has no chance against any other.
 inline constexpr float kUnlikelyLogit = -1e30F;
+// The most clusters that a row uses in clustered_product().
+inline constexpr int kMaxClustersUsed = 256;
 
 // Increase when the bytes of a layout change meaning: packed weights are cached on disk.
 inline constexpr int kLayoutRevision = 1;
@@ -266,10 +269,10 @@ class Backend {
   }
 
   // Grouped-query attention. out[i, :] = attention of row i of q [n, n_heads · head_dim] over the keys at positions 0 …
-  // its own, within the window; the pool already holds K and V of these rows. A row of a sequence with `ends` also sees
-  // the keys behind its own, up to `ahead` of them and up to its end; a backend may lack this (Op::attend_ahead). The
-  // bits of a row depend only on its q and on those K and V: keys are processed in splits of 256 aligned to position 0,
-  // merged in ascending order.
+  // its own, within the window; the pool already holds K and V of these rows. The window of a row of a sequence with
+  // `starts` begins there. A row of a sequence with `ends` also sees the keys behind its own, up to `ahead` of them and
+  // up to its end; a backend may lack this (Op::attend_ahead). The bits of a row depend only on its q and on those K
+  // and V: keys are processed in splits of 256 aligned to position 0, merged in ascending order.
   virtual void attend(const KvPool& pool, int layer, std::span<const SequenceRows> sequences,
                       const AttentionParams& params, Rows q, Rows out) = 0;
 
@@ -313,6 +316,12 @@ class Backend {
 
   // x = factor · x
   virtual void scale(Rows /*x*/, float /*factor*/) { IMP_CHECK(false); }
+
+  // out = x, at least `low` and at most `high`, elementwise. A NaN stays one. out may be x.
+  virtual void clamp(Rows /*x*/, float /*low*/, float /*high*/, Rows /*out*/) { IMP_CHECK(false); }
+
+  // x[i, :] = (x[i, :] - mean) · factors
+  virtual void standardize(Rows /*x*/, const Vector& /*mean*/, const Vector& /*factors*/) { IMP_CHECK(false); }
 
   // Each run of run_length elements of each row by itself: (x - mean) / sqrt(variance + epsilon) · weight + bias.
   // Weight and bias are as wide as x. out may be x.
@@ -362,6 +371,15 @@ class Backend {
 
   // out[i, columns[j]] = x[i, j]; the other columns of out get kUnlikelyLogit.
   virtual void spread_columns(Rows /*x*/, std::span<const std::int32_t> /*columns*/, Rows /*out*/) { IMP_CHECK(false); }
+
+  // Products of each row of x with some rows of the table: those of the n_used clusters with the greatest scores (of
+  // equal ones the first). Cluster c of a row has scores[i, c], and the rows of the table at c · size and after of
+  // `rows`, where size is how many each has. out[i, t] = x[i, :] · table[t, :]; the other columns of out get
+  // kUnlikelyLogit.
+  virtual void clustered_product(Rows /*x*/, Rows /*scores*/, int /*n_used*/, std::span<const std::int32_t> /*rows*/,
+                                 const Linear& /*table*/, Rows /*out*/) {
+    IMP_CHECK(false);
+  }
 
   // Copies rows from the host: out = values [out.n_rows, out.width].
   virtual void write_rows(std::span<const float> /*values*/, Rows /*out*/) { IMP_CHECK(false); }

@@ -30,7 +30,7 @@ constexpr int request_of(std::int32_t token) noexcept {
 // Consecutive rows of a batch that take rows of another matrix in place of the embeddings of their tokens.
 struct PlacedRows {
   int first_row = 0;
-  Rows from;                           // at least as wide as the embeddings
+  Rows from;                           // at least as wide as what is placed and what is added later
   std::span<const std::int32_t> rows;  // of `from`, one for each row
 };
 

@@ -31,6 +31,8 @@ enum class Op : std::uint8_t {
   add,
   add_gated,
   scale,
+  clamp,
+  standardize,
   layer_norm,
   activate,
   scale_by_position,
@@ -44,6 +46,7 @@ enum class Op : std::uint8_t {
   gather_rows,
   write_rows,
   spread_columns,
+  clustered_product,
   sample,
   score,
   read_row,
@@ -74,6 +77,8 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count
     "add",
     "add_gated",
     "scale",
+    "clamp",
+    "standardize",
     "layer_norm",
     "activate",
     "scale_by_position",
@@ -87,6 +92,7 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count
     "gather_rows",
     "write_rows",
     "spread_columns",
+    "clustered_product",
     "sample",
     "score",
     "read_row",
@@ -94,11 +100,27 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count
 };
 
 // Ops that only some models use and that a backend may lack.
-inline constexpr std::array kOptionalOps = {
-    Op::attend_sinks,       Op::attend_ahead,  Op::rope_planes,   Op::write_rows,       Op::attention_mass,
-    Op::clamped_activation, Op::expert_biases, Op::scale,         Op::layer_norm,       Op::activate,
-    Op::scale_by_position,  Op::norm_heads,    Op::scale_experts, Op::multiply_sigmoid, Op::rms_norm_gated,
-    Op::short_conv,         Op::delta_rule,    Op::spread_columns};
+inline constexpr std::array kOptionalOps = {Op::attend_sinks,
+                                            Op::attend_ahead,
+                                            Op::rope_planes,
+                                            Op::write_rows,
+                                            Op::attention_mass,
+                                            Op::clamped_activation,
+                                            Op::expert_biases,
+                                            Op::scale,
+                                            Op::layer_norm,
+                                            Op::activate,
+                                            Op::scale_by_position,
+                                            Op::norm_heads,
+                                            Op::scale_experts,
+                                            Op::multiply_sigmoid,
+                                            Op::rms_norm_gated,
+                                            Op::short_conv,
+                                            Op::delta_rule,
+                                            Op::spread_columns,
+                                            Op::clamp,
+                                            Op::clustered_product,
+                                            Op::standardize};
 constexpr bool is_optional(Op op) noexcept {
   return std::ranges::find(kOptionalOps, op) != kOptionalOps.end();
 }

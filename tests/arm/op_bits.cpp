@@ -137,7 +137,7 @@ void put_attention(const CpuOps& ops, KvTypes types, const std::string& name, in
   }
   const Floats q = random_floats(random, kTokenRows * kQueryWidth, 2);
   AttentionTile tile{q.data(), kQueryWidth, kTokenRows, kKvHeads, kHeads,  kFirst, kHeadDim,
-                     0.3F,     soft_cap,    window,     nullptr,  nullptr, 0};
+                     0.3F,     soft_cap,    window,     nullptr,  nullptr, 0,      nullptr};
   Floats scores(kTileQueries * kScoreStride), queries(kTileQueries * kWidth), greatest[2], sums[2], values[2];
   AttentionState states[2];
   for (int i = 0; i < 2; ++i) {

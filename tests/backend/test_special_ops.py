@@ -7,11 +7,13 @@ import pytest
 
 from backend.test_ops import assert_close, extremes, normal, rng, same_on_all
 from imp_service import _testing as core
+from support.files.gguf_contents import Tensor
 from support.kernels.bits import assert_same_bits
 from support.kernels.devices import CPU_FAMILIES
 from support.oracles import tolerances
 from support.oracles.op_oracles import (
     clamped_silu_oracle,
+    gelu_erf_oracle,
     gelu_oracle,
     layer_norm_oracle,
     rms_norm_oracle,
@@ -28,6 +30,26 @@ each_family = pytest.mark.parametrize("devices", CPU_FAMILIES)
 def test_krn_3_scale(devices: list[core.Device], rng: np.random.Generator, width: int) -> None:
     x = extremes(rng, 6, width)
     assert_same_bits(same_on_all(devices, lambda device: device.scale(x, 0.37)), x * np.float32(0.37))
+
+
+@each_family
+@pytest.mark.parametrize("width", [7, 4100])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_krn_3_clamp(devices: list[core.Device], rng: np.random.Generator, width: int, in_place: bool) -> None:
+    x = extremes(rng, 6, width)
+    x[0, :4] = np.nan, np.inf, -np.inf, -0.0
+    for low, high in [(-1.5, 0.25), (-np.inf, 0.25), (-1.5, np.inf)]:
+        bounds = (low, high)
+        actual = same_on_all(devices, lambda device, bounds=bounds: device.clamp(x, *bounds, in_place=in_place))
+        assert_same_bits(actual, np.clip(x, np.float32(low), np.float32(high)))
+
+
+@each_family
+@pytest.mark.parametrize("width", [7, 4100])
+def test_krn_3_standardize(devices: list[core.Device], rng: np.random.Generator, width: int) -> None:
+    x, mean, factors = extremes(rng, 6, width), normal(rng, width), normal(rng, width)
+    actual = same_on_all(devices, lambda device: device.standardize(x, mean, factors))
+    assert_same_bits(actual, (x - mean) * factors)
 
 
 @each_family
@@ -167,6 +189,7 @@ def test_krn_3_activations_without_a_gate(devices: list[core.Device], rng: np.ra
     ones = np.ones_like(wide)
     cases = {
         "gelu_tanh": (gelu_oracle(wide, ones), tolerances.gelu_tanh(wide, ones)),
+        "gelu_erf": (gelu_erf_oracle(wide), tolerances.gelu_erf(wide)),
         "relu_squared": (np.maximum(wide, 0) ** 2, tolerances.elementwise(wide**2, 1)),
         # exp(x) - 1 - x cancels for small x, so its error is relative to 1.
         "xielu": (xielu_oracle(wide, *params), tolerances.elementwise(1 + np.abs(wide) + wide**2, 8)),
@@ -184,9 +207,18 @@ def test_krn_3_activations_without_a_gate(devices: list[core.Device], rng: np.ra
 
 
 @each_family
+def test_krn_3_gelu_by_erf_is_exact_over_its_whole_range(devices: list[core.Device]) -> None:
+    """On both sides of where one polynomial of erf ends and the other begins, and where erf is 1."""
+    x = np.concatenate([np.linspace(-7, 7, 40_000), np.geomspace(1e-30, 1e30, 999)]).astype(np.float32)[None, :]
+    actual = same_on_all(devices, lambda device: device.activate("gelu_erf", x, (0, 0, 0, 0)))
+    wide = x.astype(np.float64)
+    assert_close(actual, gelu_erf_oracle(wide), tolerances.gelu_erf(wide))
+
+
+@each_family
 def test_krn_3_activations_keep_nan(devices: list[core.Device]) -> None:
     x = np.array([[np.nan, 1.0]], np.float32)
-    for kind in ("gelu_tanh", "relu_squared", "xielu"):
+    for kind in ("gelu_tanh", "gelu_erf", "relu_squared", "xielu"):
         [row] = same_on_all(devices, lambda device, kind=kind: device.activate(kind, x, (1, 1, 1, 0)))
         assert np.isnan(row).tolist() == [True, False]
 
@@ -245,3 +277,21 @@ def test_krn_3_spread_columns(devices: list[core.Device], rng: np.random.Generat
     expected = np.full((3, 34), np.float32(-1e30))
     expected[:, columns] = x
     assert_same_bits(actual, expected)
+
+
+@each_family
+@pytest.mark.parametrize(("dtype", "k"), [("f32", 40), ("bf16", 24), ("q8_0", 288)])
+def test_krn_3_clustered_product(devices: list[core.Device], rng: np.random.Generator, dtype: str, k: int) -> None:
+    """Only rows of the clusters with the greatest scores are multiplied; of equal scores the first counts."""
+    x, table = normal(rng, 3, k), Tensor(normal(rng, 60, k), dtype)
+    rows = rng.permutation(60).astype(np.int32)
+    scores = rng.integers(-3, 4, (3, 12)).astype(np.float32)
+    stored = np.frombuffer(np.ascontiguousarray(table.encoded()).tobytes(), np.uint8)
+    actual = same_on_all(devices, lambda device: device.clustered_product(x, scores, 5, rows, dtype, stored))
+    chosen = np.argsort(-scores, axis=1, kind="stable")[:, :5]
+    bound = tolerances.FLOAT32_ROUNDING * k
+    for i in range(3):
+        known = np.sort(rows.reshape(12, 5)[chosen[i]].ravel())
+        assert np.array_equal(np.flatnonzero(actual[i] > np.float32(-1e30)), known)
+        products, sizes = table.stored()[known] @ x[i].astype(np.float64), np.abs(table.stored()[known]) @ np.abs(x[i])
+        assert_close(actual[i][known], products, bound * sizes)

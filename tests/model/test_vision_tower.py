@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ from imp_service import _core, _testing
 from support.files.gguf_contents import Tensor
 from support.kernels.devices import ISAS
 from support.models.forward_runs import distance, rms_distance
+from support.models.tiny_idefics3_tower import Idefics3Tower
 from support.models.tiny_models import tiny
-from support.models.tiny_towers import TOWERS, TinyTower, encoded, open_tower
+from support.models.tiny_qwen_tower import QwenTower
+from support.models.tiny_tower import TinyTower
+from support.models.tiny_towers import TOWERS, encoded, open_tower
 from support.oracles.forward_bounds import float16_cache_bound, int8_activations_bound
-from support.oracles.numpy_tower import NumpyTower
+from support.oracles.numpy_tower import numpy_tower
 
-TOWER = TOWERS["smolvlm"]
+TOWER = Idefics3Tower()
 
 
 @pytest.mark.parametrize("name", TOWERS)
@@ -26,12 +30,12 @@ def test_vis_2_hon_1_cells_equal_the_definition(name: str, tmp_path: Path) -> No
     path = tower.write(tmp_path)
     got = encoded(open_tower(path, tower), tower.pixels())
     assert got.shape == (tower.n_cells, tower.width)
-    assert distance(got, NumpyTower(tower, tensors).encode(tower.pixels())) < tower.bound()
-    tensors["model.vision_model.encoder.layers.1.self_attn.v_proj.weight"][3, 5] += 0.05  # HON-1
-    assert distance(got, NumpyTower(tower, tensors).encode(tower.pixels())) > 4 * tower.bound()
+    assert distance(got, numpy_tower(tower, tensors).encode(tower.pixels())) < tower.bound()
+    tensors[tower.weight_of_values(1)][-3, 5] += 0.05  # HON-1
+    assert distance(got, numpy_tower(tower, tensors).encode(tower.pixels())) > 4 * tower.bound()
     pixels = tower.pixels()
     pixels[0, 0, 1] ^= 0x80  # HON-1
-    assert distance(got, NumpyTower(tower, tower.tensors()).encode(pixels)) > 4 * tower.bound()
+    assert distance(got, numpy_tower(tower, tower.tensors()).encode(pixels)) > 4 * tower.bound()
 
 
 @pytest.mark.parametrize("name", TOWERS)
@@ -48,15 +52,16 @@ def test_vis_2_a_projector_and_a_directory_give_equal_bits(name: str, tmp_path: 
 def test_vis_2_pieces_of_any_size_give_equal_bits(name: str, tmp_path: Path) -> None:
     tower = TOWERS[name]
     path = tower.write(tmp_path)
-    whole = encoded(open_tower(path, tower, max_piece=tower.side**2), tower.pixels())
-    for max_piece, n_rows in [(1, 1), (7, 3), (64, 1), (64, 50), (64, 1 << 20), (tower.side**2, 1)]:
+    whole = encoded(open_tower(path, tower, max_piece=tower.n_patches), tower.pixels())
+    for max_piece, n_rows in [(1, 1), (7, 3), (64, 1), (64, 50), (64, 1 << 20), (tower.n_patches, 1)]:
         loaded = open_tower(path, tower, max_piece=max_piece, decoder_row_cost=20_000)
         np.testing.assert_array_equal(encoded(loaded, tower.pixels(), n_rows), whole)
 
 
+@pytest.mark.parametrize("name", ["many patches", "qwen3_vl"])
 @pytest.mark.parametrize("isa", ISAS)
-def test_threads_and_instruction_sets_decide_no_bit(isa: str, tmp_path: Path) -> None:
-    tower = TOWERS["many patches"]
+def test_threads_and_instruction_sets_decide_no_bit(isa: str, name: str, tmp_path: Path) -> None:
+    tower = TOWERS[name]
     path = tower.write(tmp_path)
     one = encoded(open_tower(path, tower), tower.pixels())
     np.testing.assert_array_equal(encoded(open_tower(path, tower, threads=3, isa=isa), tower.pixels()), one)
@@ -72,6 +77,52 @@ def test_a_tile_begins_anew_in_the_middle_of_another(tmp_path: Path) -> None:
     assert not loaded.is_done
     np.testing.assert_array_equal(encoded(loaded, TOWER.pixels(2), 1), fresh)
     np.testing.assert_array_equal(encoded(loaded, TOWER.pixels(2)), fresh)
+
+
+SIZES = [(1, 1), (1, 9), (9, 1), (2, 3), (5, 6)]
+
+
+@pytest.mark.parametrize("name", ["qwen3_vl", "qwen3_5"])
+def test_vis_2_hon_1_parts_of_every_size_equal_the_definition(name: str, tmp_path: Path) -> None:
+    """One after the other: none leaves anything for the next."""
+    tower = TOWERS[name]
+    assert isinstance(tower, QwenTower)
+    loaded, tensors = open_tower(tower.write(tmp_path), tower), tower.tensors()
+    for cells in SIZES:
+        sized = dataclasses.replace(tower, cells=cells)
+        got = encoded(loaded, sized.pixels())
+        assert got.shape == (cells[0] * cells[1], tower.width)
+        assert distance(got, numpy_tower(sized, tensors).encode(sized.pixels())) < tower.bound()
+        turned = dataclasses.replace(tower, cells=cells[::-1])  # HON-1
+        other = numpy_tower(turned, tensors).encode(sized.pixels().swapaxes(0, 1))
+        if cells != (1, 1):
+            assert distance(got, other) > 4 * tower.bound()
+
+
+def test_parts_of_any_size_have_as_many_cells_as_file_and_server_allow(tmp_path: Path) -> None:
+    tower = TOWERS["qwen3_vl"]
+    assert isinstance(tower, QwenTower)
+    path, of_cell = tower.write(tmp_path / "model"), 14**2
+    for most_cells, expected in [(1024, 30), (30, 30), (8, 8)]:
+        facts = open_tower(path, tower, most_cells=most_cells).facts
+        assert facts["max_rows"] == expected
+        assert (facts["min_pixels"], facts["max_pixels"]) == (of_cell, 30 * of_cell)
+    contents = tower.projector()
+    for key in ("min", "max"):
+        del contents.keys[f"clip.vision.image_{key}_pixels"]
+    silent = contents.write(tmp_path / "mmproj.gguf")
+    for most_cells, least in [(20, 8), (5, 5)]:
+        facts = open_tower(silent, tower, most_cells=most_cells).facts
+        assert facts["max_rows"] == most_cells
+        assert (facts["min_pixels"], facts["max_pixels"]) == (least * of_cell, most_cells * of_cell)
+
+
+@pytest.mark.parametrize(("shape", "n_rows"), [((14, 15, 3), 1), ((14, 14 * 31, 3), 31), ((28, 14, 3), 1)])
+def test_a_part_of_no_size_of_the_tower_is_refused(shape: tuple[int, ...], n_rows: int, tmp_path: Path) -> None:
+    tower = TOWERS["qwen3_vl"]
+    loaded = open_tower(tower.write(tmp_path), tower)
+    with pytest.raises(_core.InvalidArgument, match="expected multiples of 14 pixels for at most 30 cells"):
+        loaded.begin(np.zeros(shape, np.uint8), n_rows)
 
 
 def swapped(tower: TinyTower) -> dict[str, Tensor]:
@@ -101,27 +152,29 @@ def test_vis_3_other_names_of_a_projectors_tensors_give_equal_bits(change: Any, 
 
 
 # Heads and feed-forward of whole blocks of 32.
-BLOCKS = TinyTower(hidden_size=64, ffn_size=96, n_heads=2)
+BLOCKS: dict[str, TinyTower] = {
+    "smolvlm": Idefics3Tower(hidden_size=64, ffn_size=96, n_heads=2),
+    "qwen3_vl": QwenTower(hidden_size=64, ffn_size=96, n_heads=2, slice_width=64),
+}
 # The types of matrices. Products with those of 8 bits have int8 activations; the cache is of float16, or of bfloat16.
 BOUNDS = {"f16": float16_cache_bound, "q8_0": int8_activations_bound}
 
 
+@pytest.mark.parametrize("name", BLOCKS)
 @pytest.mark.parametrize("matrix_type", BOUNDS)
 def test_vis_3_hon_1_projectors_of_other_types_equal_the_values_that_they_store(
-    matrix_type: str, tmp_path: Path
+    matrix_type: str, name: str, tmp_path: Path
 ) -> None:
-    contents = BLOCKS.projector(matrix_type)
-    loaded = open_tower(contents.write(tmp_path / "mmproj.gguf"), BLOCKS, kv_type=None)
-    assert f" {matrix_type}_" in loaded.kernels["v.blk.0.attn_q.weight"]
-    stored = [tensor.stored() for tensor in contents.tensors.values()]
-    tensors = {
-        name: values.reshape(shape) for (name, shape), values in zip(BLOCKS.shapes().items(), stored, strict=True)
-    }
-    got = encoded(loaded, BLOCKS.pixels())
-    bound = BOUNDS[matrix_type](BLOCKS.as_decoder())
-    assert rms_distance(got, NumpyTower(BLOCKS, tensors).encode(BLOCKS.pixels())) < bound
-    tensors["model.connector.modality_projection.proj.weight"] = np.roll(stored[-1], 1, axis=0)  # HON-1
-    assert rms_distance(got, NumpyTower(BLOCKS, tensors).encode(BLOCKS.pixels())) > 4 * bound
+    tower = BLOCKS[name]
+    contents = tower.projector(matrix_type)
+    loaded = open_tower(contents.write(tmp_path / "mmproj.gguf"), tower, kv_type=None)
+    assert f" {matrix_type}_" in loaded.kernels["v.blk.0.attn_out.weight"]
+    tensors = tower.stored(contents)
+    got = encoded(loaded, tower.pixels())
+    bound = BOUNDS[matrix_type](tower.as_decoder())
+    assert rms_distance(got, numpy_tower(tower, tensors).encode(tower.pixels())) < bound
+    tensors[tower.last_product] = np.roll(tensors[tower.last_product], 1, axis=0)  # HON-1
+    assert rms_distance(got, numpy_tower(tower, tensors).encode(tower.pixels())) > 4 * bound
 
 
 @pytest.mark.parametrize("n_rows", [1, 10, 100])
@@ -129,7 +182,7 @@ def test_a_tile_costs_the_rows_of_its_multiplications(n_rows: int, tmp_path: Pat
     """A call is worth at most the rows that it is given, unless these are less than a piece."""
     cost = 20_000
     loaded = open_tower(TOWER.write(tmp_path), TOWER, decoder_row_cost=cost)
-    least = 16 * 2 * TOWER.hidden_size * (TOWER.hidden_size + TOWER.ffn_size + TOWER.side**2) / cost
+    least = 16 * 2 * TOWER.hidden_size * (TOWER.hidden_size + TOWER.ffn_size + TOWER.n_patches) / cost
     loaded.begin(TOWER.pixels())
     spent = []
     while not loaded.is_done:
@@ -154,7 +207,7 @@ def test_facts_and_memory_of_a_tower(tmp_path: Path) -> None:
     path = TOWER.write(tmp_path)
     loaded = open_tower(path, TOWER)
     assert loaded.facts == {
-        "tile_size": 56, "longest_side": 224, "width": 40, "max_rows": 16,
+        "tile_size": 56, "longest_side": 224, "min_pixels": 0, "max_pixels": 0, "width": 40, "max_rows": 16,
         "max_atomic_cells": 0, "placeholder_token": 7, "row_token": 7,
     }  # fmt: skip
     memory = loaded.memory
@@ -172,11 +225,15 @@ def test_facts_and_memory_of_a_tower(tmp_path: Path) -> None:
 )
 def test_a_tile_of_another_size_is_refused(shape: tuple[int, ...], n_rows: int, tmp_path: Path) -> None:
     loaded = open_tower(TOWER.write(tmp_path), TOWER)
-    with pytest.raises(_core.InvalidArgument, match="56 x 56 in 9408 for 16"):
+    with pytest.raises(_core.InvalidArgument, match="expected 56 x 56 pixels for 16 cells"):
         loaded.begin(np.zeros(shape, np.uint8), n_rows)
 
 
-def test_a_directory_has_a_tower_if_its_family_does(tmp_path: Path) -> None:
+def test_a_directory_has_a_tower_if_its_family_and_its_tensors_do(tmp_path: Path) -> None:
     file = _core.open_model_file(TOWER.write(tmp_path / "model"))
     assert file.has_vision
+    qwen = TOWERS["qwen3_vl"]
+    assert _core.open_model_file(qwen.write(tmp_path / "qwen")).has_vision
+    text_alone = {"model.language_model.norm.weight": np.ones(40, np.float32)}
+    assert not _core.open_model_file(qwen.write(tmp_path / "text", text_alone)).has_vision
     assert not _core.open_model_file(TOWER.projector().write(tmp_path / "mmproj.gguf")).has_vision

@@ -191,7 +191,7 @@ def write(case: Case, folder: Path, seed: int = 0) -> tuple[Any, Any]:
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     folder = tmp_path_factory.mktemp("hub") / "model"
     tokenizer, peer = write(CASES[request.param], folder)
-    with imp_service.load(folder, "device.threads=1", "kv.dtype=f32") as ours:
+    with imp_service.load(folder, "device.threads=1", "kv.dtype=f32", "model.vision=false") as ours:
         # The warning lists the tensors of the vision tower and of its projector.
         if CASES[request.param].vision is None:
             assert ours.warnings == ()
@@ -288,7 +288,7 @@ def test_hub_9_a_turn_ends_where_transformers_ends_it(pair: Pair) -> None:
     free = generated(pair.tokenizer, pair.peer, pair.tokenizer("Hello world")["input_ids"], 16, [])
     end = next(token for token in free[4:] if token not in free[:4])
     (pair.folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [end, free[9]]}))
-    with imp_service.load(pair.folder, "device.threads=1", "kv.dtype=f32") as model:
+    with imp_service.load(pair.folder, "device.threads=1", "kv.dtype=f32", "model.vision=false") as model:
         found = model.generate("Hello world", max_tokens=16, temperature=0).result()
         cut = next(i for i, token in enumerate(free) if token in model.eos_token_ids)
     assert cut <= 9 and {end, free[9]} <= set(model.eos_token_ids)

@@ -13,7 +13,7 @@ from support.models.tiny_towers import TOWERS, encoded, open_tower
 pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
-from support.models.tower_peers import OFF, encoded_by_peer, image_processor, tower_peer
+from support.models.tower_peers import encoded_by_peer, facts_of, image_processor, tower_peer
 
 
 @pytest.mark.parametrize("name", TOWERS)
@@ -30,8 +30,7 @@ def test_vis_2_hon_1_cells_equal_those_of_transformers(name: str, tmp_path: Path
     np.testing.assert_array_equal(encoded(projector, pixels), got)
 
 
-# A cell of one patch has no order.
-CONTROLS = [(fact, name) for fact in OFF for name in TOWERS if (fact, name) != ("order of a cell", "many patches")]
+CONTROLS = [(fact, name) for name in TOWERS for fact in facts_of(name)]
 
 
 @pytest.mark.parametrize(("fact", "name"), CONTROLS)
@@ -39,5 +38,5 @@ def test_vis_2_hon_1_a_tower_without_a_fact_is_something_else(fact: str, name: s
     tower, pixels = TOWERS[name], TOWERS[name].pixels()
     got = encoded(open_tower(tower.write(tmp_path), tower), pixels)
     changed = tower_peer(tower)
-    OFF[fact](changed)
+    facts_of(name)[fact](changed)
     assert distance(got, encoded_by_peer(changed, tower, pixels)) > 4 * tower.bound()

@@ -65,6 +65,8 @@ class CpuBackend final : public Backend {
   void add(Rows x, Rows y) override;
   void add_gated(Rows x, Rows y, Rows gates) override;
   void scale(Rows x, float factor) override;
+  void clamp(Rows x, float low, float high, Rows out) override;
+  void standardize(Rows x, const Vector& mean, const Vector& factors) override;
   void layer_norm(Rows x, int run_length, const Norm& norm, Rows out) override;
   void activate(PlainActivation kind, const imp::XieluParams& params, Rows x) override;
   void clamped_activation(const ClampedSilu& kind, Rows gate, Rows up, Rows out) override;
@@ -80,6 +82,8 @@ class CpuBackend final : public Backend {
   void soft_cap(Rows x, float cap) override;
   void gather_rows(Rows x, std::span<const std::int32_t> rows, Rows out) override;
   void spread_columns(Rows x, std::span<const std::int32_t> columns, Rows out) override;
+  void clustered_product(Rows x, Rows scores, int n_used, std::span<const std::int32_t> rows, const Linear& table,
+                         Rows out) override;
   void write_rows(std::span<const float> values, Rows out) override;
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
   void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results) override;

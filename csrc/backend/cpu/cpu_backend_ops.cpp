@@ -1,10 +1,12 @@
 // The CPU backend's ops: each divides its rows among the threads.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/gemm/cpu_linear.h"
 #include "backend/cpu/kv/cpu_kv_pool.h"
+#include "backend/cpu/ops/clusters.h"
 #include "backend/cpu/ops/experts.h"
 #include "backend/cpu/ops/recurrence.h"
 #include "backend/product_check.h"
@@ -244,6 +246,20 @@ void CpuBackend::scale(Rows x, float factor) {
   for_pieces(x.n_rows, x.width, [&](int row, int first, int n) { ops_.scale(row_of(x, row) + first, n, factor); });
 }
 
+void CpuBackend::clamp(Rows x, float low, float high, Rows out) {
+  const OpTimer timer = run(Op::clamp);
+  for_pieces(x.n_rows, x.width, [&](int row, int first, int n) {
+    ops_.clamp(row_of(x, row) + first, n, low, high, row_of(out, row) + first);
+  });
+}
+
+void CpuBackend::standardize(Rows x, const Vector& mean, const Vector& factors) {
+  const OpTimer timer = run(Op::standardize);
+  for_pieces(x.n_rows, x.width, [&](int row, int first, int n) {
+    ops_.standardize(row_of(x, row) + first, mean.data() + first, factors.data() + first, n);
+  });
+}
+
 void CpuBackend::layer_norm(Rows x, int run_length, const Norm& norm, Rows out) {
   const OpTimer timer = run(Op::layer_norm);
   for_rows(x.n_rows, x.width, [&](int row) {
@@ -263,6 +279,8 @@ void CpuBackend::activate(PlainActivation kind, const imp::XieluParams& params, 
     switch (kind) {
       case PlainActivation::gelu_tanh:
         return ops_.plain_gelu_tanh(piece, n);
+      case PlainActivation::gelu_erf:
+        return ops_.gelu_erf(piece, n);
       case PlainActivation::relu_squared:
         return ops_.relu_squared(piece, n);
       case PlainActivation::xielu:
@@ -361,6 +379,27 @@ void CpuBackend::spread_columns(Rows x, std::span<const std::int32_t> columns, R
     std::fill_n(to, out.width, kUnlikelyLogit);
     for (std::size_t i = 0; i < columns.size(); ++i) to[columns[i]] = from[i];
   });
+}
+
+void CpuBackend::clustered_product(Rows x, Rows scores, int n_used, std::span<const std::int32_t> rows,
+                                   const Linear& table, Rows out) {
+  const OpTimer timer = run(Op::clustered_product);
+  const auto& weight = static_cast<const CpuLinear&>(table);
+  IMP_CHECK(weight.row_bytes() <= embed_row_bytes_ && n_used <= std::min(scores.width, kMaxClustersUsed));
+  const std::size_t size = rows.size() / static_cast<std::size_t>(scores.width);
+  std::array<int, kMaxClustersUsed> greatest;
+  for (int row = 0; row < x.n_rows; ++row) {
+    find_greatest(row_of(scores, row), scores.width, std::span(greatest).first(static_cast<std::size_t>(n_used)));
+    float* const to = row_of(out, row);
+    std::fill_n(to, out.width, kUnlikelyLogit);
+    threads_.run(n_used, [&](int i, int thread) {
+      std::byte* scratch = embed_scratch_.get() + static_cast<std::size_t>(thread) * embed_row_bytes_;
+      const auto cluster = static_cast<std::size_t>(greatest[static_cast<std::size_t>(i)]);
+      for (const std::int32_t each : rows.subspan(cluster * size, size)) {
+        to[each] = product_of_row(ops_, weight, each, row_of(x, row), scratch);
+      }
+    });
+  }
 }
 
 void CpuBackend::sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {

@@ -52,7 +52,8 @@ std::optional<VisionPlan> find_vision(const ModelFile& file, ResolvedModel& mode
   try {
     return naming_model(file, options, [&] {
       const ModelFile& source = file_of_tower(file, options);
-      const CellReader reader{.name = file.name(), .hidden_size = model.config.hidden_size};
+      const CellReader reader{
+          .name = file.name(), .width = model.config.media_width(), .most_cells = options.image_cells};
       VisionPlan plan = plan_vision(source, reader, backend.registry(), overrides.gemm, policy);
       plan.memory = vision_memory(source, plan, {}, backend);
       return plan;
@@ -71,7 +72,7 @@ void add_vision(const VisionPlan& vision, std::uint64_t model_scratch, const Loa
   request.projector_bytes = memory.weights_bytes + memory.activation_bytes +
                             (memory.scratch_bytes > model_scratch ? memory.scratch_bytes - model_scratch : 0);
   request.media_bytes = options.media_bytes.value_or(default_media_bytes(vision));
-  const auto least = static_cast<std::uint64_t>(vision.resolved.config.n_cells()) * row_bytes(vision);
+  const auto least = static_cast<std::uint64_t>(vision.resolved.config.max_part_cells()) * row_bytes(vision);
   if (request.media_bytes >= least) return;
   throw FieldInvalid(kCacheSetting,
                      bytes_text(request.media_bytes) + ", a tile of an image takes " + bytes_text(least));
@@ -82,7 +83,9 @@ ModelVision::ModelVision(VisionModel loaded, const LoadPlan& plan, Backend& back
       weights(summaries_of(plan.vision->weights)),
       media_rows(rows_of_media(*plan.vision, plan.memory)),
       model(std::move(loaded)),
-      tower(model, backend, {.decoder_row_cost = products_per_row(plan.weights, plan.resolved.config.experts)}) {}
+      tower(model, backend,
+            {.decoder_row_cost = products_per_row(plan.weights, plan.resolved.config.experts),
+             .is_atomic = plan.resolved.config.has_atomic_media()}) {}
 
 std::unique_ptr<ModelVision> load_vision_of(const ModelFile& file, const LoadPlan& plan, Backend& backend,
                                             const LoadOptions& options) {

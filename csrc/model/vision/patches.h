@@ -1,4 +1,4 @@
-// Turns the pixels of a tile into the rows that the patch embedding reads.
+// Turns the pixels of a part of an image into the rows that the patch embedding reads.
 #pragma once
 
 #include <array>
@@ -6,6 +6,7 @@
 #include <span>
 
 #include "model/arch/vision/vision_config.h"
+#include "model/media_encoder.h"
 
 namespace imp {
 
@@ -13,11 +14,11 @@ class Patches {
  public:
   explicit Patches(const VisionConfig& config);
 
-  // The values of patch `patch` of a tile [tile_size, tile_size, 3]: three colours, one after the other, each by rows.
-  void read(std::span<const std::uint8_t> pixels, int patch, std::span<float> out) const;
+  // The values of patch `patch`, by rows of the grid: three colours, one after the other, each by rows of pixels.
+  void read(const MediaPart& part, int patch, std::span<float> out) const;
 
  private:
-  int tile_size_, patch_size_, patches_a_side_;
+  int patch_size_;
   std::array<std::array<float, 256>, 3> values_;  // of each colour's bytes
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,13 +16,25 @@
 
 namespace imp {
 
+// Null if the configuration has no such weight.
+struct ProjectorWeights {
+  NormWeights norm;  // [cell width]
+  Matrix first;      // [slice, cell width], or [cell width, cell width] before a second one
+  Values first_bias;
+  Matrix second;  // [slice, cell width]
+  Values second_bias;
+};
+
 struct VisionWeights {
   Matrix patches;  // [hidden, 3 · patch²]: three colours, one after the other
   Values patch_bias;
-  Matrix positions;  // [patches, hidden]
+  Matrix positions;          // [patches, hidden]; null with one of the next
+  HostTable position_table;  // [table_side², hidden]
+  Stack axis_positions;      // two of [axis_places, hidden]
   std::vector<LayerWeights> layers;
   NormWeights final_norm;
-  Matrix projection;  // [width, hidden · shuffle²]
+  Values mean, factors;  // [hidden], of the mean of patches
+  std::vector<ProjectorWeights> projectors;
 };
 
 struct VisionMemory {
@@ -42,10 +55,11 @@ struct VisionModel {
   VisionWeights weights;
 };
 
-// The model that reads the cells.
+// The model that reads the cells, and its bounds of them.
 struct CellReader {
-  std::string name;  // of its file
-  int hidden_size = 0;
+  std::string name;                                  // of its file
+  int width = 0;                                     // of a cell
+  int most_cells = std::numeric_limits<int>::max();  // of an image in families of any size
 };
 
 // Checks every tensor of the tower. Throws ModelError as resolve_vision(), MODEL_CONFIG if the cells are not as wide as

@@ -6,18 +6,21 @@
 #include <cmath>
 #include <cstddef>
 #include <numeric>
-#include <string>
 
 #include "base/ceil_div.h"
 #include "base/error.h"
+#include "model/config/rope.h"
 #include "model/layer/backend_needs.h"
 #include "model/layer/normalize.h"
 #include "model/layer/row_views.h"
 #include "model/model.h"
+#include "model/vision/part_check.h"
 #include "model/weights/op_scratch.h"
 
 namespace imp {
 namespace {
+
+using Kind = VisionStage::Kind;
 
 // Products of fewer rows take about as long.
 constexpr int kLeastPiece = 16;
@@ -25,23 +28,34 @@ constexpr int kLeastPiece = 16;
 // A cache for the keys and values of one layer.
 KvGeometry cache_geometry(const VisionConfig& config) {
   constexpr int kBlockTokens = 16;
-  return kv_geometry(config.layers, kBlockTokens, ceil_div(config.n_patches(), kBlockTokens), 0);
+  return kv_geometry(config.layers, kBlockTokens, ceil_div(config.max_part_patches(), kBlockTokens), 0);
 }
 
 WorkspaceNeeds needs_apart_from_weights(const VisionConfig& config, const VisionOptions& options) {
   WorkspaceNeeds needs =
       workspace_needs(config.layers, {.max_rows = options.max_piece, .max_logits_rows = 1, .takes_media = true});
   needs.ops.push_back(Op::write_rows);
+  CellProjector::add_needs(config, needs);
   return needs;
 }
 
 WorkspaceNeeds all_needs(const VisionConfig& config, const VisionWeights& weights, const VisionOptions& options) {
   WorkspaceNeeds needs = needs_apart_from_weights(config, options);
-  for (const Matrix* weight : {&weights.patches, &weights.positions, &weights.projection}) {
-    needs.weights.push_back(weight->get());
-  }
+  needs.weights.push_back(weights.patches.get());
+  if (weights.positions != nullptr) needs.weights.push_back(weights.positions.get());
+  for (const Matrix& table : weights.axis_positions) needs.weights.push_back(table.get());
   for (const LayerWeights& layer : weights.layers) add_matrices(layer, needs);
+  for (const ProjectorWeights& projector : weights.projectors) {
+    needs.weights.push_back(projector.first.get());
+    if (projector.second != nullptr) needs.weights.push_back(projector.second.get());
+  }
   return needs;
+}
+
+std::vector<Rope> ropes_of(const ModelConfig& layers) {
+  std::vector<Rope> ropes;
+  for (const RopeConfig& rope : layers.ropes) ropes.push_back(resolve_rope(rope, {}));
+  return ropes;
 }
 
 std::vector<std::int32_t> numbers_up_to(int n) {
@@ -54,23 +68,43 @@ std::span<const std::int32_t> part_of(const std::vector<std::int32_t>& all, int 
   return std::span(all).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(n));
 }
 
-}  // namespace
-
-void VisionRows::declare(const VisionConfig& config, Workspace& workspace) {
-  workspace.add(patches, config.patch_values());
-  workspace.add(cells, config.cell_width());
+// A projector follows the layer whose output it reads.
+std::vector<VisionStage> stages_of(const VisionConfig& config) {
+  std::vector<VisionStage> stages = {{.kind = Kind::embed}};
+  for (int i = 0; i < config.layers.n_layers; ++i) {
+    stages.push_back({.kind = Kind::keys, .index = i});
+    stages.push_back({.kind = Kind::layer, .index = i});
+    for (std::size_t slice = 0; slice < config.projectors.size(); ++slice) {
+      if (config.projectors[slice].layer != i) continue;
+      stages.push_back({.kind = Kind::cells, .index = static_cast<int>(slice)});
+    }
+  }
+  return stages;
 }
+
+MediaFacts facts_of(const VisionConfig& config, const VisionOptions& options) {
+  const int max_cells = config.max_part_cells();
+  return {.width = config.width,
+          .max_rows = max_cells,
+          .max_atomic_cells = options.is_atomic ? max_cells : 0,
+          .placeholder = 0,
+          .row_token = 0};
+}
+
+}  // namespace
 
 VisionMemory vision_memory(const ModelFile& file, const VisionPlan& plan, const VisionOptions& options,
                            const Backend& backend) {
   const VisionConfig& config = plan.resolved.config;
   Workspace piece(options.max_piece);
+  Rows patches, cells, inner;
   LayerRows().declare(config.layers, LayerParts::all, piece);
-  VisionRows().declare(config, piece);
+  piece.add(patches, config.patch_values());
+  CellProjector::declare(config, piece, cells, inner);
   return as_unsupported(file, [&]() -> VisionMemory {
     return {.weights_bytes = plan.weights.n_bytes,
-            .activation_bytes = piece.n_bytes() + bytes_of_rows(config.n_patches(), config.layers.hidden_size) +
-                                bytes_of_rows(config.n_cells(), config.width) +
+            .activation_bytes = piece.n_bytes() + bytes_of_rows(config.max_part_patches(), config.layers.hidden_size) +
+                                bytes_of_rows(config.max_part_cells(), config.width) +
                                 backend.kv_bytes(cache_geometry(config)),
             .scratch_bytes = op_scratch_bytes(needs_apart_from_weights(config, options), plan.weights, backend)};
   });
@@ -81,40 +115,38 @@ VisionTower::VisionTower(const VisionModel& model, Backend& backend, const Visio
       weights_(model.weights),
       backend_(backend),
       options_(options),
-      facts_{.width = config_.width,
-             .max_rows = config_.n_cells(),
-             .max_atomic_cells = 0,
-             .placeholder = 0,
-             .row_token = 0},
+      facts_(facts_of(config_, options)),
+      stages_(stages_of(config_)),
       patches_(config_),
+      positions_(config_, weights_, backend),
+      ropes_(ropes_of(config_.layers)),
       workspace_(options.max_piece, backend),
-      body_(config_.layers, {}, backend, workspace_),
-      stream_(backend.make_rows(config_.n_patches(), config_.layers.hidden_size)),
-      encoding_(backend.make_rows(config_.n_cells(), config_.width)),
+      body_(config_.layers, ropes_, backend, workspace_),
+      projector_(config_, weights_, backend, workspace_),
+      stream_(backend.make_rows(config_.max_part_patches(), config_.layers.hidden_size)),
+      encoding_(backend.make_rows(config_.max_part_cells(), config_.width)),
       pool_(backend.make_kv_pool(cache_geometry(config_))),
-      every_patch_(numbers_up_to(config_.n_patches())),
+      every_patch_(numbers_up_to(config_.max_part_patches())),
       blocks_(numbers_up_to(pool_->geometry().n_blocks)),
-      ends_(every_patch_.size(), config_.n_patches()),
       patch_values_(static_cast<std::size_t>(options.max_piece) * static_cast<std::size_t>(config_.patch_values())),
-      sources_(static_cast<std::size_t>(options.max_piece)),
-      stage_(n_stages()) {
+      stage_(stages_.size()) {
   IMP_CHECK(options.decoder_row_cost > 0);
-  rows_.declare(config_, workspace_);
+  workspace_.add(patch_rows_, config_.patch_values());
   backend_.reserve(all_needs(config_, weights_, options_));
 }
 
 void VisionTower::begin(const Media& media, int part) {
-  const MediaPart& tile = media.parts[static_cast<std::size_t>(part)];
-  const int side = config_.tile_size;
-  const std::size_t n_bytes = std::size_t{3} * static_cast<std::size_t>(side) * static_cast<std::size_t>(side);
-  if (tile.grid != std::array{side, side} || tile.pixels.size() != n_bytes || tile.n_rows != config_.n_cells()) {
-    throw FieldInvalid("tile", std::to_string(tile.grid[0]) + " x " + std::to_string(tile.grid[1]) + " pixels in " +
-                                   std::to_string(tile.pixels.size()) + " bytes for " + std::to_string(tile.n_rows) +
-                                   " cells, expected " + std::to_string(side) + " x " + std::to_string(side) + " in " +
-                                   std::to_string(n_bytes) + " for " + std::to_string(config_.n_cells()));
-  }
-  part_ = &tile;
-  stage_ = row_ = 0;
+  const MediaPart& now = media.parts[static_cast<std::size_t>(part)];
+  check_part(config_, now);
+  part_ = &now;
+  grid_ = config_.patches_of(now.grid[0], now.grid[1]);
+  ends_.assign(static_cast<std::size_t>(grid_.count()), grid_.count());
+  stage_ = 0;
+  row_ = 0;
+}
+
+Rows VisionTower::encoding() const noexcept {
+  return first(encoding_, static_cast<std::size_t>(config_.cells_of(grid_).count()));
 }
 
 int VisionTower::advance(int n_rows) {
@@ -131,13 +163,7 @@ double VisionTower::run_piece(double budget) {
   const int least = std::min(kLeastPiece, most);
   const int n = static_cast<int>(std::clamp<double>(budget / cost, least, most));
   workspace_.use(static_cast<std::size_t>(n));
-  if (embeds()) {
-    embed(n);
-  } else if (projects()) {
-    project(n);
-  } else {
-    writes_keys() ? append_keys(n) : evaluate_layer(n);
-  }
+  run_stage(n);
   row_ += n;
   if (row_ == rows_of_stage()) {
     ++stage_;
@@ -146,16 +172,42 @@ double VisionTower::run_piece(double budget) {
   return n * cost;
 }
 
+void VisionTower::run_stage(int n) {
+  switch (stage().kind) {
+    case Kind::embed:
+      return embed(n);
+    case Kind::keys:
+      return append_keys(n);
+    case Kind::layer:
+      return evaluate_layer(n);
+    case Kind::cells:
+      return project(n);
+  }
+}
+
+int VisionTower::rows_of_stage() const noexcept {
+  return (stage().kind == Kind::cells ? config_.cells_of(grid_) : grid_).count();
+}
+
 double VisionTower::cost_of_row() const noexcept {
-  const double hidden = config_.layers.hidden_size;
-  if (embeds()) return hidden * config_.patch_values();
-  if (projects()) return static_cast<double>(config_.cell_width()) * config_.width;
-  if (writes_keys()) return 2 * hidden * hidden;
-  return 2 * hidden * (hidden + config_.n_patches() + config_.layers.ffn_size);
+  const ModelConfig& layers = config_.layers;
+  const double hidden = layers.hidden_size, heads = layers.n_heads * layers.head_dim;
+  const int n_products = layers.plain_activation ? 2 : 3;
+  switch (stage().kind) {
+    case Kind::embed:
+      return hidden * config_.patch_values();
+    case Kind::keys:
+      return 2 * hidden * layers.n_kv_heads * layers.head_dim;
+    case Kind::layer:
+      return 2 * heads * (hidden + grid_.count()) + n_products * hidden * layers.ffn_size;
+    case Kind::cells:
+      return CellProjector::cost_of_cell(config_, stage().index);
+  }
+  return 0;
 }
 
 Layer VisionTower::layer() const {
-  const auto i = static_cast<std::size_t>((stage_ - 1) / 2);
+  const auto i = static_cast<std::size_t>(stage().index);
   return {config_.layers.layers[i], weights_.layers[i]};
 }
 
@@ -177,54 +229,47 @@ void VisionTower::embed(int n) {
   const auto width = static_cast<std::size_t>(config_.patch_values());
   const std::span<float> values = std::span(patch_values_).first(static_cast<std::size_t>(n) * width);
   for (int i = 0; i < n; ++i) {
-    patches_.read(part_->pixels, row_ + i, values.subspan(static_cast<std::size_t>(i) * width, width));
+    patches_.read(*part_, row_ + i, values.subspan(static_cast<std::size_t>(i) * width, width));
   }
-  const Rows stream = body_.stream(), positions = body_.branch();
-  backend_.write_rows(values, rows_.patches);
-  backend_.linear(rows_.patches, std::array{LinearTerm{weights_.patches.get(), weights_.patch_bias.get(), stream}});
-  backend_.embed(part_of(every_patch_, row_, n), *weights_.positions, 1, positions);
-  backend_.add(stream, positions);
+  const Rows stream = body_.stream();
+  backend_.write_rows(values, patch_rows_);
+  backend_.linear(patch_rows_, std::array{LinearTerm{weights_.patches.get(), weights_.patch_bias.get(), stream}});
+  positions_.add_to(stream, grid_, row_, body_.branch());
   put_stream(stream);
+}
+
+// What both stages of a layer begin with.
+void VisionTower::begin_layer(int n) {
+  if (!ropes_.empty()) body_.begin(positions_.places(grid_, row_, n));
+  take_stream(n);
+  body_.normalize_for(layer());
 }
 
 void VisionTower::append_keys(int n) {
   const Layer now = layer();
-  take_stream(n);
-  body_.normalize_for(now);
+  begin_layer(n);
   body_.append_keys(now, body_.normed(), batch(n), *pool_);
 }
 
 // The norm behind the last layer is part of it.
 void VisionTower::evaluate_layer(int n) {
   const Layer now = layer();
-  take_stream(n);
-  body_.normalize_for(now);
+  begin_layer(n);
   body_.project_queries(now, body_.normed());
   body_.attend(now, batch(n), *pool_);
   body_.finish_attention(now);
   body_.feed_forward(now);
   body_.add_branch(1, nullptr);
-  const bool is_last = stage_ == 2 * n_layers();
-  if (!is_last) return put_stream(body_.stream());
+  const bool is_last = stage().index == config_.layers.n_layers - 1;
+  if (!is_last || weights_.final_norm.weight == nullptr) return put_stream(body_.stream());
   normalize(backend_, config_.layers, body_.stream(), weights_.final_norm, nullptr, body_.normed());
   put_stream(body_.normed());
 }
 
-// Neighbouring patches become one cell: they lie side by side, row by row.
 void VisionTower::project(int n) {
-  const int hidden = config_.layers.hidden_size, shuffle = config_.shuffle, cells_a_side = config_.cells_a_side();
-  const std::span<std::int32_t> sources = std::span(sources_).first(static_cast<std::size_t>(n));
-  for (int place = 0; place < config_.patches_in_cell(); ++place) {
-    for (int i = 0; i < n; ++i) {
-      const int cell = row_ + i;
-      const int row = cell / cells_a_side * shuffle + place / shuffle;
-      const int column = cell % cells_a_side * shuffle + place % shuffle;
-      sources[static_cast<std::size_t>(i)] = row * config_.patches_a_side() + column;
-    }
-    backend_.gather_rows(stream_, sources, columns(rows_.cells, place * hidden, hidden));
-  }
-  backend_.linear(rows_.cells, std::array{LinearTerm{weights_.projection.get(), nullptr,
-                                                     rows_from(encoding_, row_, sources.size())}});
+  const int slice = stage().index, width = config_.slice_width();
+  const Rows out = columns(rows_from(encoding_, row_, static_cast<std::size_t>(n)), slice * width, width);
+  projector_.project(slice, stream_, {.patches = grid_, .first = row_, .n = n}, out);
 }
 
 }  // namespace imp

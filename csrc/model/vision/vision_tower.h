@@ -1,6 +1,7 @@
-// A vision tower: turns a tile of an image into rows of a decoder's input, piece by piece.
+// A vision tower: turns a part of an image into rows of a decoder's input, piece by piece.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -10,6 +11,8 @@
 #include "model/layer/layer_body.h"
 #include "model/layer/workspace.h"
 #include "model/media_encoder.h"
+#include "model/vision/cell_projector.h"
+#include "model/vision/patch_positions.h"
 #include "model/vision/patches.h"
 #include "model/vision/vision_plan.h"
 
@@ -18,17 +21,21 @@ namespace imp {
 struct VisionOptions {
   int max_piece = 64;           // rows of a piece at most
   double decoder_row_cost = 0;  // products_per_row() of the decoder
+  bool is_atomic = false;       // the decoder's rows of a part see each other
 };
 
-// The buffers of a piece apart from those of a layer.
-struct VisionRows {
-  Rows patches;  // [rows, 3 · patch²]
-  Rows cells;    // [rows, hidden · shuffle²]
-
-  void declare(const VisionConfig& config, Workspace& workspace);
+// What a tower computes of all rows before it goes on.
+struct VisionStage {
+  enum class Kind : std::uint8_t {
+    embed,  // patches
+    keys,   // K and V of a layer, of all patches
+    layer,  // what reads them
+    cells,  // a slice of the cells, by a projector
+  } kind = Kind::embed;
+  int index = 0;  // of the layer or the projector
 };
 
-// Evaluates a tile in stages: the embedding of its patches; for each layer the keys and values of all patches, and then
+// Evaluates a part in stages: the embedding of its patches; for each layer the keys and values of all patches, and then
 // what reads them; the projection of its cells. A piece is some rows of a stage. A row depends on its input and on the
 // layer's keys and values alone, so pieces of any size give the same bits.
 class VisionTower final : public MediaEncoder {
@@ -37,25 +44,27 @@ class VisionTower final : public MediaEncoder {
   VisionTower(const VisionModel& model, Backend& backend, const VisionOptions& options);
 
   const MediaFacts& facts() const noexcept override { return facts_; }
-  // The token of a cell: only the tokenizer knows it. An engine reads it when it is made.
-  void set_placeholder(std::int32_t token) noexcept { facts_.placeholder = facts_.row_token = token; }
+  // The token that a prompt has in each cell, which only the tokenizer knows, and the one that the decoder reads there.
+  // An engine reads them when it is made.
+  void set_tokens(std::int32_t placeholder, std::int32_t row_token) noexcept {
+    facts_.placeholder = placeholder;
+    facts_.row_token = row_token;
+  }
   void begin(const Media& media, int part) override;
   int advance(int n_rows) override;
-  bool is_done() const noexcept override { return stage_ == n_stages(); }
-  Rows encoding() const noexcept override { return encoding_; }
+  bool is_done() const noexcept override { return stage_ == stages_.size(); }
+  Rows encoding() const noexcept override;
 
  private:
-  int n_layers() const noexcept { return config_.layers.n_layers; }
-  int n_stages() const noexcept { return 2 * n_layers() + 2; }
-  bool embeds() const noexcept { return stage_ == 0; }
-  bool projects() const noexcept { return stage_ == n_stages() - 1; }
-  bool writes_keys() const noexcept { return stage_ % 2 == 1 && !projects(); }
+  const VisionStage& stage() const noexcept { return stages_[stage_]; }
   Layer layer() const;  // of the stage
-  int rows_of_stage() const noexcept { return projects() ? config_.n_cells() : config_.n_patches(); }
+  int rows_of_stage() const noexcept;
   double cost_of_row() const noexcept;  // in multiplications
 
   double run_piece(double budget);
+  void run_stage(int n);
   void embed(int n);
+  void begin_layer(int n);
   void append_keys(int n);
   void evaluate_layer(int n);
   void project(int n);
@@ -68,21 +77,25 @@ class VisionTower final : public MediaEncoder {
   Backend& backend_;
   VisionOptions options_;
   MediaFacts facts_;
+  std::vector<VisionStage> stages_;
   Patches patches_;
+  PatchPositions positions_;
+  std::vector<Rope> ropes_;
   Workspace workspace_;  // the piece determines the rows in use
   LayerBody body_;
-  VisionRows rows_;
-  Rows stream_;    // [patches, hidden]: the residual stream
-  Rows encoding_;  // [cells, width]
+  CellProjector projector_;
+  Rows patch_rows_;  // [rows of a piece, 3 · patch²]
+  Rows stream_;      // [patches, hidden]: the residual stream
+  Rows encoding_;    // [cells, width]
   std::unique_ptr<KvPool> pool_;
   std::vector<std::int32_t> every_patch_, blocks_, ends_;
   std::vector<float> patch_values_;  // of a piece
-  std::vector<std::int32_t> sources_;
   SequenceRows sequence_;
 
   const MediaPart* part_ = nullptr;
-  int stage_ = 0;
-  int row_ = 0;  // the next one of the stage
+  Grid grid_;              // of its patches
+  std::size_t stage_ = 0;  // in stages_
+  int row_ = 0;            // the next one of the stage
 };
 
 // Throws ModelError(MODEL_UNSUPPORTED) if the backend cannot run such a tower.

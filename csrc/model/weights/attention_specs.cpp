@@ -5,6 +5,7 @@ namespace imp {
 
 // The reordering of q's and k's rows that gives the order of the configured RoPE.
 RowOrder LayerSpecs::rotated_order() const {
+  if (names_.rope_quarters_apart) return RowOrder::quarters_swapped;
   const bool side_by_side = !config_.ropes.empty() && config_.ropes.front().style == RopeStyle::adjacent;
   return side_by_side && names_.rope_halves_apart ? RowOrder::pairs_apart : RowOrder::file;
 }
@@ -19,17 +20,25 @@ void LayerSpecs::add_gated_q(const std::string& tensor, std::int64_t n_rows) {
   specs_.group_last(shape_.head_dim, n_rows, groups);
 }
 
+// The name of the tensor with q, k and v, or with their biases; empty: each has its own.
+std::string_view LayerSpecs::fused_qkv(bool of_biases) const {
+  const std::string_view name = names_.optional_qkv;
+  const bool has_all = !shape_.shares_kv && !shape_.values_are_keys;
+  if (!has_all || name.empty()) return names_.qkv;
+  return specs_.has(of_biases ? names_.bias(i_, name) : names_.weight(i_, name)) ? name : names_.qkv;
+}
+
 void LayerSpecs::add_qkv_biases() {
   const std::int64_t q_width = std::int64_t{config_.n_heads} * shape_.head_dim;
   const std::int64_t kv_width = std::int64_t{shape_.n_kv_heads} * shape_.head_dim;
   const bool has_kv = !shape_.shares_kv, has_v = has_kv && !shape_.values_are_keys;
   const RowOrder rotated = rotated_order();
-  const bool fused = has_v && !names_.optional_qkv.empty() && specs_.has(names_.bias(i_, names_.optional_qkv));
-  const auto tensor = [&](std::string_view name) { return names_.bias(i_, fused ? names_.optional_qkv : name); };
+  const std::string_view fused = fused_qkv(true);
+  const auto tensor = [&](std::string_view name) { return names_.bias(i_, fused.empty() ? name : fused); };
   specs_.bias(tensor(names_.q), q_width, layer_.q_bias, rotated);
   if (has_kv) specs_.bias(tensor(names_.k), kv_width, layer_.k_bias, rotated);
   if (has_v) specs_.bias(tensor(names_.v), kv_width, layer_.v_bias);
-  if (fused) specs_.stack_last(3);
+  if (!fused.empty()) specs_.stack_last(3);
 }
 
 // The weights of the norms of q and k.
@@ -41,8 +50,10 @@ void LayerSpecs::add_qk_norms() {
     return;
   }
   const bool wide = config_.qk_norm == QkNorm::width;
-  specs_.norm(q, std::int64_t{wide ? config_.n_heads : 1} * shape_.head_dim, layer_.q_norm);
-  if (!shape_.shares_kv) specs_.norm(k, std::int64_t{wide ? shape_.n_kv_heads : 1} * shape_.head_dim, layer_.k_norm);
+  const RowOrder rotated = rotated_order();
+  specs_.norm(q, std::int64_t{wide ? config_.n_heads : 1} * shape_.head_dim, layer_.q_norm, rotated);
+  if (shape_.shares_kv) return;
+  specs_.norm(k, std::int64_t{wide ? shape_.n_kv_heads : 1} * shape_.head_dim, layer_.k_norm, rotated);
 }
 
 void LayerSpecs::add_qkv() {
@@ -51,8 +62,7 @@ void LayerSpecs::add_qkv() {
   const std::int64_t kv_width = std::int64_t{shape_.n_kv_heads} * shape_.head_dim;
   const bool has_kv = !shape_.shares_kv, has_v = has_kv && !shape_.values_are_keys;
   const RowOrder rotated = rotated_order();
-  const bool has_optional = has_v && !names_.optional_qkv.empty() && specs_.has(names_.weight(i_, names_.optional_qkv));
-  const std::string_view fused = has_optional ? names_.optional_qkv : names_.qkv;
+  const std::string_view fused = fused_qkv(false);
   const auto tensor = [&](std::string_view name) { return names_.weight(i_, fused.empty() ? name : fused); };
   const std::int64_t q_rows = config_.output_gate ? 2 * q_width : q_width;
   if (config_.output_gate) {

@@ -28,6 +28,7 @@ class LayerSpecs {
   void add_embedding();
   RowOrder rotated_order() const;
   void add_gated_q(const std::string& tensor, std::int64_t n_rows);
+  std::string_view fused_qkv(bool of_biases) const;
   void add_qkv_biases();
   void add_qk_norms();
   void add_qkv();

@@ -169,7 +169,11 @@ void load_specs(const ModelFile& file, std::span<const WeightSpec> specs, const 
     const PlannedWeight& weight = plan.weights[i];
     const WeightSpec& spec = specs[i];
     if (weight.use == WeightUse::vector) {
-      *std::get<Values*>(spec.slot) = load_values(file, *weight.tensor, spec, head_dim, backend);
+      if (HostTable* const* const table = std::get_if<HostTable*>(&spec.slot)) {
+        **table = read_values(file, *weight.tensor);
+      } else {
+        *std::get<Values*>(spec.slot) = load_values(file, *weight.tensor, spec, head_dim, backend);
+      }
       meter.add(weight.file_bytes());
     } else {
       matrices.add(weight, spec);

@@ -38,11 +38,13 @@ std::string matrices_text(std::span<const PlacedMatrix> matrices, int head_dim) 
     text << tensor.name << " [" << problem.n << ", " << problem.k << "] " << traits(problem.weight).name << " as "
          << name_of(weight->plan.layout);
     if (order == RowOrder::pairs_apart) text << ", pairs of rows in heads of " << head_dim;
+    if (order == RowOrder::quarters_swapped) text << ", swapped quarters of heads of " << head_dim;
     if (weight->groups.size != 0)
       text << ", " << weight->groups.size << " of every " << weight->groups.stride << " rows";
     if (weight->n_matrices > 1) text << ", matrix " << index;
     if (weight->tensor_rows != problem.n) text << ", rows from " << weight->first_row;
     if (weight->is_transposed) text << ", transposed";
+    if (weight->in_turn > 1) text << ", " << weight->in_turn << " values in turn";
     text << ", from file " << tensor.shard << " byte " << tensor.file_offset << '\n';
   }
   return text.str();

@@ -20,9 +20,22 @@ class SpecList {
     all_.push_back({.tensor = std::move(tensor), .n = n, .k = k, .slot = &slot, .order = order});
   }
   // A convolution over squares of pixels of three colours, as a matrix of their products.
-  void convolution(std::string tensor, std::int64_t n, std::int64_t side, Matrix& slot) {
+  void convolution(std::string tensor, std::int64_t n, std::int64_t side, Matrix& slot, Frames frames) {
     matrix(std::move(tensor), n, 3 * side * side, slot);
-    all_.back().row_dims = {side, side, 3};
+    WeightSpec& spec = all_.back();
+    spec.row_dims = frames.in_row == 1 ? std::vector{side, side, std::int64_t{3}}
+                                       : std::vector{side, side, std::int64_t{frames.in_row}, std::int64_t{3}};
+    spec.frames = std::move(frames);
+  }
+  // The same product, of squares whose pixels have their three colours side by side.
+  void pixels(std::string tensor, std::int64_t n, std::int64_t side, Matrix& slot) {
+    matrix(std::move(tensor), n, 3 * side * side, slot);
+    all_.back().in_turn = 3;
+  }
+  // A product whose tensor is stored [k, n].
+  void transposed(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot) {
+    matrix(std::move(tensor), n, k, slot);
+    all_.back().form = StackForm::columns;
   }
   void experts(std::string tensor, std::int64_t n, std::int64_t k, int n_experts, Stack& slot) {
     all_.push_back({.tensor = std::move(tensor),
@@ -41,6 +54,14 @@ class SpecList {
   }
   void table(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot) {
     all_.push_back({.tensor = std::move(tensor), .use = WeightUse::lookup, .n = n, .k = k, .slot = &slot});
+  }
+  // Tables in one tensor.
+  void tables(std::string tensor, std::int64_t n, std::int64_t k, int n_tables, Stack& slot) {
+    all_.push_back(
+        {.tensor = std::move(tensor), .use = WeightUse::lookup, .n = n, .k = k, .slot = &slot, .n_matrices = n_tables});
+  }
+  void host_table(std::string tensor, std::int64_t n, std::int64_t k, HostTable& slot) {
+    all_.push_back({.tensor = std::move(tensor), .use = WeightUse::vector, .n = n, .k = k, .slot = &slot});
   }
   // The last `n_specs` matrices are the last parts of one tensor, one above the other from `first_row` on.
   void stack_last(std::size_t n_specs, std::int64_t first_row = 0) {
@@ -68,8 +89,8 @@ class SpecList {
     }
   }
   // A norm of q or k, which has no bias.
-  void norm(std::string tensor, std::int64_t size, Values& slot) {
-    add_vector(std::move(tensor), size, slot);
+  void norm(std::string tensor, std::int64_t size, Values& slot, RowOrder order = RowOrder::file) {
+    bias(std::move(tensor), size, slot, order);
     all_.back().offset = names_.norm_offset;
   }
   // Norms of q or k in one tensor, one for each head.

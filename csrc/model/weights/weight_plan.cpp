@@ -66,7 +66,7 @@ const TensorInfo& tensor_of(const ModelFile& file, const WeightSpec& spec, const
     const std::string hint = omitted_sizes.empty() ? "" : "; config.json does not have " + omitted_sizes;
     refuse_tensor(file, spec.tensor, "shape " + imp::shape_text(*tensor), shape_text(shape) + hint);
   }
-  if (spec.use == WeightUse::vector) require_float(file, *tensor);
+  if (spec.use == WeightUse::vector || spec.in_turn > 1 || spec.frames.are_summed()) require_float(file, *tensor);
   return *tensor;
 }
 
@@ -168,15 +168,21 @@ const TensorInfo* claim_rope_factors(const ModelFile& file, const TensorNames& n
 
 PlannedWeight planned(const WeightSpec& spec, const TensorInfo& tensor, const GemmRegistry& registry,
                       std::span<const GemmOverride> overrides, const PlanPolicy& policy) {
-  PlannedWeight weight{.tensor = &tensor,
-                       .use = spec.use,
-                       .problem = {tensor.dtype, spec.n, spec.k, spec.use == WeightUse::expert},
-                       .plan = {},
-                       .n_matrices = spec.n_matrices,
-                       .first_row = spec.first_row,
-                       .tensor_rows = spec.rows_in_tensor(),
-                       .groups = spec.groups,
-                       .is_transposed = is_transposed(tensor, spec)};
+  PlannedWeight weight{
+      .tensor = &tensor,
+      .use = spec.use,
+      .problem = {spec.frames.are_summed() ? DType::F32 : tensor.dtype, spec.n, spec.k, spec.use == WeightUse::expert},
+      .plan = {},
+      .n_matrices = spec.n_matrices,
+      .first_row = spec.first_row,
+      .tensor_rows = spec.rows_in_tensor(),
+      .groups = spec.groups,
+      .is_transposed = is_transposed(tensor, spec),
+      .in_turn = spec.in_turn};
+  if (spec.frames.are_summed()) {
+    weight.frame_size = spec.row_dims[0] * spec.row_dims[1];
+    weight.frames_in_row = spec.frames.in_row;
+  }
   if (spec.use == WeightUse::vector) {
     weight.n_bytes = static_cast<std::size_t>(spec.n * spec.k * spec.n_matrices) * sizeof(float);
   } else {
@@ -205,7 +211,13 @@ WeightPlan plan_specs(const ModelFile& file, std::span<const WeightSpec> specs, 
                       const std::string& omitted_sizes) {
   WeightPlan plan;
   for (const WeightSpec& spec : specs) {
-    add(planned(spec, tensor_of(file, spec, omitted_sizes), registry, overrides, policy), plan);
+    PlannedWeight weight = planned(spec, tensor_of(file, spec, omitted_sizes), registry, overrides, policy);
+    if (!spec.frames.second.empty()) {
+      WeightSpec second = spec;
+      second.tensor = spec.frames.second;
+      weight.second_frame = &tensor_of(file, second, omitted_sizes);
+    }
+    add(std::move(weight), plan);
   }
   return plan;
 }

@@ -16,7 +16,8 @@
 namespace imp {
 
 struct PlannedWeight {
-  const TensorInfo* tensor = nullptr;  // in the file
+  const TensorInfo* tensor = nullptr;        // in the file
+  const TensorInfo* second_frame = nullptr;  // of a convolution whose second frame has a tensor, or null
   WeightUse use = WeightUse::product;
   GemmProblem problem;           // for matrices
   GemmPlan plan;                 // for matrices
@@ -25,9 +26,13 @@ struct PlannedWeight {
   std::int64_t tensor_rows = 0;  // of each of its matrices
   RowGroups groups = {};         // of its rows, from first_row on
   bool is_transposed = false;    // the tensor's matrices are [k, tensor_rows]
-  std::size_t n_bytes = 0;       // loaded, of all of them
+  int in_turn = 1;               // WeightSpec::in_turn
+  std::int64_t frame_size = 0;   // values of a frame in one colour of a row; 0: the rows are no sums of frames
+  int frames_in_row = 1;
+  std::size_t n_bytes = 0;  // loaded, of all of them
 
   std::uint64_t file_bytes() const {
+    if (frame_size > 0) return static_cast<std::uint64_t>(problem.n * problem.k) * sizeof(float);
     if (use == WeightUse::vector || tensor_rows == problem.n) return tensor->n_bytes;
     return tensor->n_bytes / static_cast<std::uint64_t>(tensor_rows) * static_cast<std::uint64_t>(problem.n);
   }

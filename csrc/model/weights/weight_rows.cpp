@@ -1,10 +1,11 @@
-// Three ways to read rows: as they stand, with gaps between them, or as columns.
+// Five ways to read rows: as they stand, with gaps between them, as columns, as sums, or with their values in turn.
 #include "model/weights/weight_rows.h"
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -110,17 +111,80 @@ class FileColumns {
   std::int64_t n_taken_ = 0;
 };
 
+// A convolution, each of whose rows is the sum of its frames.
+class FrameSums {
+ public:
+  FrameSums(const ModelFile& file, const PlannedWeight& weight) : file_(file), weight_(weight) {}
+
+  void read(std::int64_t first_row, std::int64_t n_rows, std::byte* out) const {
+    std::vector<float> sums(static_cast<std::size_t>(n_rows * weight_.problem.k));
+    add(*weight_.tensor, first_row, sums);
+    if (weight_.second_frame != nullptr) add(*weight_.second_frame, first_row, sums);
+    std::memcpy(out, sums.data(), sums.size() * sizeof(float));
+  }
+
+ private:
+  void add(const TensorInfo& tensor, std::int64_t first_row, std::span<float> sums) const {
+    const auto n_frames = static_cast<std::size_t>(weight_.frames_in_row);
+    const auto size = static_cast<std::size_t>(weight_.frame_size);
+    const std::vector<float> values = values_of(tensor, first_row, sums.size() * n_frames);
+    for (std::size_t frame = 0; frame < values.size() / size; ++frame) {
+      float* const to = sums.data() + frame / n_frames * size;
+      for (std::size_t i = 0; i < size; ++i) to[i] += values[frame * size + i];
+    }
+  }
+
+  std::vector<float> values_of(const TensorInfo& tensor, std::int64_t first_row, std::size_t n) const {
+    const DTypeTraits& type = traits(tensor.dtype);
+    const std::int64_t row_values = weight_.problem.k * weight_.frames_in_row;
+    const auto row = static_cast<std::uint64_t>(*row_bytes(tensor.dtype, row_values));
+    std::vector<std::byte> bytes(n / static_cast<std::size_t>(row_values) * row);
+    file_.read(tensor, static_cast<std::uint64_t>(first_row) * row, bytes);
+    std::vector<float> values(n);
+    type.dequantize(bytes.data(), values.data(), static_cast<std::int64_t>(n) / type.block_elements);
+    return values;
+  }
+
+  const ModelFile& file_;
+  const PlannedWeight& weight_;
+};
+
+// Puts the values of rows that are in turn one part after the other.
+void part_values(const PlannedWeight& weight, std::int64_t n_rows, std::byte* rows) {
+  const auto size = static_cast<std::size_t>(traits(weight.problem.weight).block_bytes);
+  const auto n_parts = static_cast<std::size_t>(weight.in_turn);
+  const std::size_t n_values = static_cast<std::size_t>(weight.problem.k) / n_parts;
+  std::vector<std::byte> row(n_values * n_parts * size);
+  for (std::int64_t i = 0; i < n_rows; ++i, rows += row.size()) {
+    std::memcpy(row.data(), rows, row.size());
+    for (std::size_t at = 0; at < n_values * n_parts; ++at) {
+      std::memcpy(rows + (at % n_parts * n_values + at / n_parts) * size, row.data() + at * size, size);
+    }
+  }
+}
+
 }  // namespace
 
 std::int64_t file_row(RowOrder order, std::int64_t row, int head_dim) {
   if (order == RowOrder::file) return row;
   const std::int64_t in_head = row % head_dim;
+  if (order == RowOrder::quarters_swapped) {
+    const std::int64_t quarter = head_dim / 4;
+    if (in_head < quarter || in_head >= 3 * quarter) return row;
+    return in_head < 2 * quarter ? row + quarter : row - quarter;
+  }
   return row - in_head + in_head / 2 + (in_head % 2) * (head_dim / 2);
 }
 
 WeightSource source_of(const ModelFile& file, const PlacedMatrix& matrix, int head_dim) {
   const PlannedWeight& weight = *matrix.weight;
   WeightSource source{.name = weight.tensor->name, .problem = weight.problem, .read = {}};
+  if (weight.frame_size > 0) {
+    source.read = [sums = FrameSums(file, weight)](std::int64_t first_row, std::int64_t n_rows, std::byte* out) {
+      sums.read(first_row, n_rows, out);
+    };
+    return source;
+  }
   if (weight.is_transposed) {
     IMP_CHECK(matrix.order == RowOrder::file);
     source.read = [columns = std::make_shared<FileColumns>(file, matrix)](std::int64_t first_row, std::int64_t n_rows,
@@ -136,8 +200,9 @@ WeightSource source_of(const ModelFile& file, const PlacedMatrix& matrix, int he
                          .groups = weight.groups,
                          .order = matrix.order,
                          .head_dim = head_dim};
-  source.read = [rows](std::int64_t first_row, std::int64_t n_rows, std::byte* out) {
+  source.read = [rows, &weight](std::int64_t first_row, std::int64_t n_rows, std::byte* out) {
     rows.read(first_row, n_rows, out);
+    if (weight.in_turn > 1) part_values(weight, n_rows, out);
   };
   return source;
 }

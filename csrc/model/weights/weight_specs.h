@@ -27,6 +27,9 @@ enum class WeightUse : std::uint8_t {
 enum class RowOrder : std::uint8_t {
   file,         // as in the file
   pairs_apart,  // in each head, rows i and i + head_dim / 2 of the file become rows 2i and 2i + 1
+  // The second and the third quarter of each head change places: pairs of its halves, rows i and i + head_dim / 4,
+  // become pairs of the head, i and i + head_dim / 2.
+  quarters_swapped,
 };
 
 // Equal groups of rows: `size` rows of every `stride` rows of the file. 0: the rows follow each other.
@@ -43,6 +46,17 @@ enum class ValueMap : std::uint8_t {
   negative_exp,  // -exp(value)
 };
 
+// The frames of a convolution over several. All see the same picture, so the sum of their values is stored, as float32.
+struct Frames {
+  int in_row = 1;           // side by side, in each colour of a row
+  std::string second = {};  // the tensor of the second one; empty: there is none
+
+  bool are_summed() const noexcept { return in_row > 1 || !second.empty(); }
+};
+
+// A table that stays with the host: the values of its rows, one after the other.
+using HostTable = std::vector<float>;
+
 // A weight of the model: its tensor in the file, its shape, where it is stored, and how it is changed.
 struct WeightSpec {
   std::string tensor;
@@ -50,9 +64,12 @@ struct WeightSpec {
   std::int64_t n = 0;  // rows; the size of a vector
   // Elements of a row; 1 for a vector. A vector with more has the file's rows [n, k] side by side: [k, n].
   std::int64_t k = 0;
-  // Of a convolution: the dimensions of a row in the file, which are k elements together. Empty: a row has one.
+  // Of a convolution: the dimensions of a row in the file, which are k elements of each frame. Empty: a row has one.
   std::vector<std::int64_t> row_dims = {};
-  std::variant<Matrix*, Values*, Stack*> slot;
+  // A row of the file has so many values in turn: the first of each group becomes the first part of the row, and so on.
+  int in_turn = 1;
+  Frames frames = {};
+  std::variant<Matrix*, Values*, Stack*, HostTable*> slot;
   int n_matrices = 1;  // in the tensor, each [n, k]; for a stack the experts, whose biases may be one vector too
   // A part of each matrix of the tensor: n rows from first_row on, of tensor_rows, in groups.
   std::int64_t first_row = 0;

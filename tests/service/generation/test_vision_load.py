@@ -27,7 +27,8 @@ from support.files.gguf_contents import GgufContents
 from support.media.image_files import MODES, pixels_of
 from support.models.forward_runs import distance
 from support.models.tiny_models import tiny
-from support.models.tiny_towers import Pixels, open_tower
+from support.models.tiny_tower import Pixels
+from support.models.tiny_towers import open_tower
 from support.models.tiny_vision_models import (
     TOWER,
     text_model,
@@ -37,7 +38,7 @@ from support.models.tiny_vision_models import (
     write_vision_files,
 )
 from support.oracles.forward_bounds import float16_cache_bound, float32_bound
-from support.oracles.numpy_tower import NumpyTower
+from support.oracles.numpy_tower import numpy_tower
 
 MIB = 1024**2
 SMALL = ("device.threads=1", "device.kind=cpu", "kv.bytes=1MiB")
@@ -102,7 +103,7 @@ def drawn(model: _core.Model, tiles: Sequence[Pixels]) -> list[bytes]:
 
 def defined(tiles: Sequence[Pixels]) -> NDArray[np.float64]:
     """Returns the logits of the first of these outputs, from the definitions."""
-    oracle, tower = text_model().oracle(), NumpyTower(TOWER, TOWER.tensors())
+    oracle, tower = text_model().oracle(), numpy_tower(TOWER, TOWER.tensors())
     n_tokens, cells = len(oracle.embedding), np.concatenate([tower.encode(tile) for tile in tiles])
     oracle.embedding = np.concatenate([oracle.embedding, cells])
     row: NDArray[np.float64] = oracle.logits([*AROUND, *range(n_tokens, n_tokens + len(cells)), *AROUND])[-1]
@@ -257,7 +258,7 @@ def test_vis_5_a_folder_with_one_model_and_its_projector_is_a_model(files: tuple
 def test_vis_5_a_projector_of_another_model_that_lies_beside_is_left_out(files: tuple[Path, Path], alone: Path) -> None:
     contents = TOWER.projector()
     beside = alone.parent / "mmproj.gguf"
-    for key, value in {"clip.projector_type": "gemma3", "clip.vision.projection_dim": 64}.items():
+    for key, value in {"clip.projector_type": "pixtral", "clip.vision.projection_dim": 64}.items():
         changed = GgufContents({**contents.keys, key: value}, contents.tensors)
         changed.write(beside)
         loaded = load(alone)

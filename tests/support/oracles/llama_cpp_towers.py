@@ -1,4 +1,4 @@
-"""Uses llama.cpp's library for images (libmtmd) through its Python package: returns the cells of a tile."""
+"""Uses llama.cpp's library for images (libmtmd) through its Python package: returns the cells of a part."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from llama_cpp import llama_cpp, mtmd_cpp
 from numpy.typing import NDArray
 
-from support.models.tiny_towers import Pixels, TinyTower
+from support.models.tiny_tower import Pixels, TinyTower
 from support.oracles.llama_cpp_peer import plain_model_params
 
 _IMAGE = 1  # mtmd_input_chunk_type
@@ -48,7 +48,7 @@ def _context(projector: Path, model: Path) -> Iterator[Any]:
 
 
 def cells_of(tower: TinyTower, projector: Path, model: Path, pixels: Pixels) -> list[NDArray[np.float64]]:
-    """Returns those of each image that llama.cpp makes of a tile: an overview, and the tile itself."""
+    """Returns those of each image that llama.cpp makes of a part: for tiles an overview, and the tile itself."""
     with _context(projector, model) as context:
         data = np.ascontiguousarray(pixels)
         height, width, _ = data.shape

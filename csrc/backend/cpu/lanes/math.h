@@ -1,4 +1,4 @@
-// exp, tanh and sigmoid on Lanes: polynomials with the same operations and so the same bits on every instruction set.
+// exp, tanh, erf and sigmoid on Lanes: polynomials with the same operations and bits on every instruction set.
 #pragma once
 
 #include "backend/cpu/lanes/lanes.h"
@@ -68,6 +68,31 @@ inline Lanes tanh(Lanes x) {
   const Lanes one = broadcast(1.0F);
   const Lanes large = one - broadcast(2.0F) / (exp(magnitude + magnitude) + one);
   return select(less(magnitude, broadcast(0.625F)), small, copy_sign(large, x));
+}
+
+// Within 2 ulp; NaN for NaN. Small arguments use a polynomial, since 1 - erfc(x) would cancel.
+inline Lanes erf(Lanes x) {
+  const Lanes magnitude = absolute(x);
+  const Lanes square = x * x;
+  // Minimax polynomial of (erf x - x) / x in x² on |x| <= 0.82; relative error in erf x: 4.1e-9.
+  Lanes p = broadcast(-0.00064478273F);
+  p = fma(p, square, broadcast(0.0050721113F));
+  p = fma(p, square, broadcast(-0.026814086F));
+  p = fma(p, square, broadcast(0.11282973F));
+  p = fma(p, square, broadcast(-0.3761259F));
+  p = fma(p, square, broadcast(0.12837917F));
+  const Lanes small = fma(p, x, x);
+  // Minimax polynomial of -ln(1 - erf x) on 0.78 <= x <= 4; relative error in erf x: 2.8e-9. From 3.92 on erf x is 1.
+  const Lanes bounded = min(broadcast(4.0F), magnitude);
+  Lanes q = broadcast(-0.00021056242F);
+  q = fma(q, bounded, broadcast(0.0031820391F));
+  q = fma(q, bounded, broadcast(-0.022761172F));
+  q = fma(q, bounded, broadcast(0.1049992F));
+  q = fma(q, bounded, broadcast(0.636013F));
+  q = fma(q, bounded, broadcast(1.1283417F));
+  q = fma(q, bounded, broadcast(0.00004131327F));
+  const Lanes large = broadcast(1.0F) - exp(negative(q));
+  return select(less(magnitude, broadcast(0.8F)), small, copy_sign(large, x));
 }
 
 }  // namespace

@@ -41,6 +41,8 @@ struct AttentionTile {
   // [n_rows], as SequenceRows::ends, or null: no row sees a key after its own
   const std::int32_t* ends;
   int ahead;  // as AttentionParams::ahead
+  // [n_rows], as SequenceRows::starts, or null: cells are positions
+  const std::int32_t* starts;
 
   constexpr int n_queries() const { return n_kv_heads * n_rows * n_heads; }
 };
@@ -193,10 +195,14 @@ struct CpuOps {
   void (*add)(float* x, const float* y, int n);
   void (*add_gated)(float* x, const float* y, int n, float gate);  // x += sigmoid(gate) · y
   void (*scale)(float* x, int n, float factor);
+  void (*clamp)(const float* x, int n, float low, float high, float* out);
+  void (*standardize)(float* x, const float* mean, const float* factors, int n);  // x = (x - mean) · factors
   // Activations without a gate, in place.
   void (*plain_gelu_tanh)(float* x, int n);
+  void (*gelu_erf)(float* x, int n);
   void (*relu_squared)(float* x, int n);
   void (*xielu)(float* x, int n, const XieluParams& params);
+  float (*dot)(const float* x, const float* y, int n);
   void (*soft_cap)(float* x, int n, float cap);
   void (*softmax)(float* x, int n);                               // in place
   void (*multiply_sigmoid)(float* x, const float* gates, int n);  // x *= sigmoid(gates)

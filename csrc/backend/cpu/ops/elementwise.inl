@@ -43,6 +43,15 @@ void plain_gelu_tanh(float* x, int n) {
   for (int i = 0; i < n; i += kLanes) store_up_to(x + i, gelu_tanh(load_up_to(x + i, n - i)), n - i);
 }
 
+// 0.5 · x · (1 + erf(x / sqrt(2)))
+void gelu_erf(float* x, int n) {
+  for (int i = 0; i < n; i += kLanes) {
+    const Lanes from = load_up_to(x + i, n - i);
+    const Lanes bent = broadcast(1.0F) + erf(from * broadcast(0.707106781F));
+    store_up_to(x + i, broadcast(0.5F) * from * bent, n - i);
+  }
+}
+
 // A NaN stays one: max() returns its second operand.
 void relu_squared(float* x, int n) {
   for (int i = 0; i < n; i += kLanes) {
@@ -75,6 +84,20 @@ void add_gated(float* x, const float* y, int n, float gate) {
 
 void scale(float* x, int n, float factor) {
   for (int i = 0; i < n; i += kLanes) store_up_to(x + i, load_up_to(x + i, n - i) * broadcast(factor), n - i);
+}
+
+// A NaN stays one: min() and max() return their second operand.
+void clamp(const float* x, int n, float low, float high, float* out) {
+  for (int i = 0; i < n; i += kLanes) {
+    store_up_to(out + i, max(broadcast(low), min(broadcast(high), load_up_to(x + i, n - i))), n - i);
+  }
+}
+
+void standardize(float* x, const float* mean, const float* factors, int n) {
+  for (int i = 0; i < n; i += kLanes) {
+    const Lanes centred = load_up_to(x + i, n - i) - load_up_to(mean + i, n - i);
+    store_up_to(x + i, centred * load_up_to(factors + i, n - i), n - i);
+  }
 }
 
 inline Lanes capped(Lanes x, Lanes cap) {

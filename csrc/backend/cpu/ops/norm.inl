@@ -1,4 +1,4 @@
-// Normalization of one run of elements ("Root Mean Square Layer Normalization", "Layer Normalization").
+// Sums over one run of elements, and its normalization ("Root Mean Square Layer Normalization", "Layer Normalization").
 #pragma once
 
 #include "backend/cpu/lanes/lanes.h"
@@ -15,6 +15,19 @@ inline float sum_of_squares(const float* x, int n) {
       if (at >= n) break;
       const Lanes part = load_up_to(x + at, n - at);
       partial[j] = fma(part, part, partial[j]);
+    }
+  }
+  return sum((partial[0] + partial[1]) + (partial[2] + partial[3]));
+}
+
+// The same of products.
+float dot(const float* x, const float* y, int n) {
+  Lanes partial[4] = {zero(), zero(), zero(), zero()};
+  for (int i = 0; i < n; i += 4 * kLanes) {
+    for (int j = 0; j < 4; ++j) {
+      const int at = i + j * kLanes;
+      if (at >= n) break;
+      partial[j] = fma(load_up_to(x + at, n - at), load_up_to(y + at, n - at), partial[j]);
     }
   }
   return sum((partial[0] + partial[1]) + (partial[2] + partial[3]));

@@ -1,6 +1,7 @@
 // The list of families of towers, and the steps of resolution.
 #include "model/arch/vision/resolve_vision.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
@@ -15,26 +16,39 @@ namespace imp {
 namespace {
 
 using VisionFamilyOf = VisionFamily() noexcept;
-constexpr std::array<VisionFamilyOf*, 1> kVisionFamilies = {idefics3_vision};
+constexpr std::array<VisionFamilyOf*, 4> kVisionFamilies = {gemma3_vision, gemma4_vision, idefics3_vision,
+                                                            qwen3_vl_vision};
 
 ModelFormat format_of(const ModelFile& file) noexcept {
   return file.format() == "safetensors" ? ModelFormat::hf : ModelFormat::gguf;
 }
 
-const VisionArchitecture* find_family(ModelFormat format, std::string_view name) noexcept {
-  for (VisionFamilyOf* const family_of : kVisionFamilies) {
-    for (const VisionArchitecture& known : family_of()) {
-      if (known.format == format && known.name == name) return &known;
-    }
-  }
-  return nullptr;
+bool has_patches(const ModelFile& file, const VisionArchitecture& known) {
+  return file.find(std::string(known.tensors.patches) + ".weight") != nullptr;
 }
 
-std::string known_families(ModelFormat format) {
-  std::string names;
+// Of the rows with this name, that whose tensors the file has, or the first one.
+const VisionArchitecture* find_family(const ModelFile& file, ModelFormat format, std::string_view name) {
+  const VisionArchitecture* first = nullptr;
   for (VisionFamilyOf* const family_of : kVisionFamilies) {
     for (const VisionArchitecture& known : family_of()) {
-      if (known.format == format) names += (names.empty() ? "" : ", ") + std::string(known.name);
+      if (known.format != format || known.name != name) continue;
+      if (has_patches(file, known)) return &known;
+      if (first == nullptr) first = &known;
+    }
+  }
+  return first;
+}
+
+// Rows of a family that have the same name follow each other.
+std::string known_families(ModelFormat format) {
+  std::string names;
+  std::string_view last;
+  for (VisionFamilyOf* const family_of : kVisionFamilies) {
+    for (const VisionArchitecture& known : family_of()) {
+      if (known.format != format || known.name == last) continue;
+      names += (names.empty() ? "" : ", ") + std::string(known.name);
+      last = known.name;
     }
   }
   return names;
@@ -63,16 +77,17 @@ const VisionArchitecture& architecture_of_tower(const ModelFile& file) {
   const ModelFormat format = format_of(file);
   const std::string_view key = family_key(metadata, format);
   const std::string_view name = metadata.string(key);
-  if (const VisionArchitecture* known = find_family(format, name)) return *known;
+  if (const VisionArchitecture* known = find_family(file, format, name)) return *known;
   refuse(metadata, key, name, "one of " + known_families(format));
 }
 
 void check_grid(const ModelFile& file, const VisionConfig& config) {
-  if (config.patches_a_side() > 0 && config.patches_a_side() % config.shuffle == 0) return;
+  const int a_side = config.tile_size / config.patch_size;
+  if (a_side > 0 && a_side % config.reduced_side == 0) return;
   throw ModelError(file.metadata().wrong_value(),
                    file.metadata().where() + ": a tile of " + std::to_string(config.tile_size) + " pixels a side has " +
-                       std::to_string(config.patches_a_side()) + " patches of " + std::to_string(config.patch_size) +
-                       ", expected a multiple of " + std::to_string(config.shuffle) + ", which become one cell");
+                       std::to_string(a_side) + " patches of " + std::to_string(config.patch_size) +
+                       ", expected a multiple of " + std::to_string(config.reduced_side) + ", which become one cell");
 }
 
 }  // namespace
@@ -80,22 +95,28 @@ void check_grid(const ModelFile& file, const VisionConfig& config) {
 bool has_vision(const ModelFile& file) noexcept {
   const MetadataValue* type = file.metadata().find("model_type");
   const auto* name = type != nullptr ? std::get_if<std::string>(&type->value) : nullptr;
-  return format_of(file) == ModelFormat::hf && name != nullptr && find_family(ModelFormat::hf, *name) != nullptr;
+  if (format_of(file) != ModelFormat::hf || name == nullptr) return false;
+  const VisionArchitecture* known = find_family(file, ModelFormat::hf, *name);
+  const auto is_of_tower = [&](const TensorInfo& tensor) { return known->owns(tensor.name); };
+  return known != nullptr && std::ranges::any_of(file.tensors(), is_of_tower);
 }
 
-ResolvedVision resolve_vision(const ModelFile& file) {
+ResolvedVision resolve_vision(const ModelFile& file, int most_cells) {
   const VisionArchitecture& architecture = architecture_of_tower(file);
   const std::string_view prefix = architecture.format == ModelFormat::gguf ? "clip.vision." : "vision_config.";
   VisionFacts vision{.facts = FactReader(file, prefix, *architecture.names), .config = {}};
   vision.config.names = *architecture.names;
   vision.config.tensors = architecture.tensors;
-  architecture.read(vision);
-  check_grid(file, vision.config);
-  validate_layers(vision.facts.config, vision.facts.origins, file.metadata().where(), file.metadata().wrong_value());
+  vision.config.max_cells = most_cells;
   choose_cache_type(vision.facts);
+  architecture.read(vision);
+  if (vision.config.has_one_size()) check_grid(file, vision.config);
+  vision.facts.config.trained_context = vision.facts.config.max_context = vision.config.max_part_patches();
+  validate_layers(vision.facts.config, vision.facts.origins, file.metadata().where(), file.metadata().wrong_value());
 
   ResolvedVision resolved;
   resolved.architecture = &architecture;
+  resolved.read_tensors = vision.facts.read_tensors();
   resolved.omitted_sizes = vision.facts.omitted();
   resolved.config = std::move(vision.config);
   resolved.config.layers = std::move(vision.facts.config);

@@ -46,15 +46,10 @@ int read_side(const Metadata& metadata, const std::string& key) {
   return static_cast<int>(side);
 }
 
-void require_true(const Metadata& metadata, const std::string& key) {
-  if (!metadata.find_boolean(key).value_or(true)) metadata.refuse_value(key, "false", "true");
+void require_flag(const Metadata& metadata, const std::string& key, bool flag = true) {
+  if (metadata.find_boolean(key).value_or(flag) == flag) return;
+  metadata.refuse_value(key, flag ? "false" : "true", flag ? "true" : "false");
 }
-
-// How images are read, and the prefix of its keys.
-struct ImageProcessor {
-  Metadata metadata;
-  std::string prefix;
-};
 
 ImageProcessor read_image_processor(const ModelFile& file) {
   constexpr std::string_view kSection = "image_processor.";
@@ -64,7 +59,8 @@ ImageProcessor read_image_processor(const ModelFile& file) {
   }
   if (auto own = find_json_beside(file.path(), "preprocessor_config.json")) return {std::move(*own), ""};
   throw ModelError(Reason::MODEL_MISSING,
-                   file.name() + ": has no preprocessor_config.json beside it, which says how images are read");
+                   file.name() + ": has no preprocessor_config.json beside it, which says how images are read; with " +
+                       "model.vision = false the model is loaded without its tower");
 }
 
 }  // namespace
@@ -85,30 +81,30 @@ void read_gguf_tower(VisionFacts& vision) {
   for (const char* key : {"image_mean", "image_std", "projector_type"}) facts.ignore(key);
 }
 
-void read_hf_tower(VisionFacts& vision, const HfTowerDefaults& defaults) {
-  FactReader& facts = vision.facts;
-  ModelConfig& layers = facts.config;
-  VisionConfig& config = vision.config;
-  const auto count = [&](std::string_view field, std::string_view key, std::int64_t limit, int by_default, int& out) {
-    out = by_default;
-    if (!facts.find_count(field, key, limit, out)) facts.note_omitted(key, out);
-  };
-  count("n_layers", "num_hidden_layers", model_limits::kLayers, defaults.n_layers, layers.n_layers);
-  count("hidden_size", "hidden_size", model_limits::kHidden, defaults.hidden_size, layers.hidden_size);
-  count("ffn_size", "intermediate_size", model_limits::kFfn, defaults.ffn_size, layers.ffn_size);
-  count("n_heads", "num_attention_heads", model_limits::kHeads, defaults.n_heads, layers.n_heads);
-  count("tile_size", "image_size", model_limits::kTileSide, defaults.tile_size, config.tile_size);
-  count("patch_size", "patch_size", model_limits::kTileSide, defaults.patch_size, config.patch_size);
-  layers.norm_epsilon = defaults.epsilon;
-  facts.find_number("norm_epsilon", "layer_norm_eps", layers.norm_epsilon);
-  config.width = defaults.width;
-  FactReader(facts.file(), "text_config.", facts.names())
-      .find_count("width", "hidden_size", model_limits::kHidden, config.width);
+void read_hf_size(FactReader& facts, std::string_view field, const HfSize& size, std::int64_t limit, int& out) {
+  out = size.by_default;
+  if (!facts.find_count(field, size.key, limit, out)) facts.note_omitted(size.key, out);
 }
 
-void set_siglip(VisionFacts& vision) {
-  ModelConfig& layers = vision.facts.config;
-  const ModelFile& file = vision.facts.file();
+void read_hf_sizes(VisionFacts& vision, const HfTowerSizes& sizes) {
+  FactReader& facts = vision.facts;
+  ModelConfig& layers = facts.config;
+  read_hf_size(facts, "n_layers", sizes.n_layers, model_limits::kLayers, layers.n_layers);
+  read_hf_size(facts, "hidden_size", sizes.hidden_size, model_limits::kHidden, layers.hidden_size);
+  read_hf_size(facts, "ffn_size", sizes.ffn_size, model_limits::kFfn, layers.ffn_size);
+  read_hf_size(facts, "n_heads", sizes.n_heads, model_limits::kHeads, layers.n_heads);
+  read_hf_size(facts, "patch_size", sizes.patch_size, model_limits::kTileSide, vision.config.patch_size);
+}
+
+void read_hf_width(VisionFacts& vision, int by_default) {
+  vision.config.width = by_default;
+  FactReader(vision.facts.file(), "text_config.", vision.facts.names())
+      .find_count("width", "hidden_size", model_limits::kHidden, vision.config.width);
+}
+
+void set_heads_of_width(FactReader& facts) {
+  ModelConfig& layers = facts.config;
+  const ModelFile& file = facts.file();
   if (layers.hidden_size % layers.n_heads != 0) {
     throw ModelError(file.metadata().wrong_value(),
                      file.metadata().where() + ": the tower has " + std::to_string(layers.n_heads) +
@@ -116,11 +112,9 @@ void set_siglip(VisionFacts& vision) {
   }
   layers.n_kv_heads = layers.n_heads;
   layers.head_dim = layers.hidden_size / layers.n_heads;
-  layers.attention_scale = 1 / std::sqrt(static_cast<float>(layers.head_dim));
-  layers.norm_kind = NormKind::layer;
-  for (bool* has_bias : {&layers.norm_bias, &layers.qkv_bias, &layers.output_bias, &layers.ffn_bias}) *has_bias = true;
-  layers.plain_activation = PlainActivation::gelu_tanh;
-  layers.trained_context = layers.max_context = vision.config.n_patches();
+}
+
+void add_tower_layers(ModelConfig& layers) {
   add_layers(layers);
   for (LayerConfig& layer : layers.layers) {
     layer.rope = kNoRope;
@@ -129,22 +123,61 @@ void set_siglip(VisionFacts& vision) {
   }
 }
 
-void read_hf_images(VisionFacts& vision) {
-  const auto [metadata, prefix] = read_image_processor(vision.facts.file());
-  VisionConfig& config = vision.config;
-  read_mean_and_deviation(metadata, prefix, config);
-  for (const char* key : {"do_convert_rgb", "do_resize", "do_rescale", "do_normalize", "do_image_splitting"}) {
-    require_true(metadata, prefix + key);
+void rotate_by_places(ModelConfig& layers, double theta, Axis first) {
+  const auto n_pairs = static_cast<std::size_t>(layers.head_dim / 2);
+  const auto plane = static_cast<std::uint8_t>(first);
+  RopeConfig rope = {.dims = layers.head_dim, .theta = theta, .scaling = {}, .is_axial = true};
+  rope.planes.assign(n_pairs, 1 - plane);
+  std::fill_n(rope.planes.begin(), n_pairs / 2, plane);
+  layers.ropes = {rope};
+  for (LayerConfig& layer : layers.layers) layer.rope = 0;
+}
+
+void set_siglip(VisionFacts& vision) {
+  ModelConfig& layers = vision.facts.config;
+  set_heads_of_width(vision.facts);
+  layers.attention_scale = 1 / std::sqrt(static_cast<float>(layers.head_dim));
+  layers.norm_kind = NormKind::layer;
+  for (bool* has_bias : {&layers.norm_bias, &layers.qkv_bias, &layers.output_bias, &layers.ffn_bias}) *has_bias = true;
+  layers.plain_activation = PlainActivation::gelu_tanh;
+  add_tower_layers(layers);
+}
+
+void require_gelu_tanh(const ModelFile& file) {
+  constexpr std::string_view kGelu = "clip.use_gelu";
+  const Metadata& metadata = file.metadata();
+  if (metadata.find_boolean(kGelu).value_or(false)) return;
+  throw ModelError(Reason::MODEL_UNSUPPORTED,
+                   metadata.where() + ": key " + std::string(kGelu) + ": false, expected true");
+}
+
+ImageProcessor read_hf_images(VisionFacts& vision, const ImageFilter& filter, bool is_normalized) {
+  ImageProcessor processor = read_image_processor(vision.facts.file());
+  const auto& [metadata, prefix] = processor;
+  if (is_normalized) {
+    read_mean_and_deviation(metadata, prefix, vision.config);
+  } else {
+    vision.config.mean.fill(0);
+    vision.config.deviation.fill(1);
   }
-  constexpr int kLanczos = 1;
+  require_flag(metadata, prefix + "do_normalize", is_normalized);
+  for (const char* key : {"do_convert_rgb", "do_resize", "do_rescale"}) require_flag(metadata, prefix + key);
   const std::string resample = prefix + "resample", rescale = prefix + "rescale_factor";
-  if (const int found = metadata.find_integer<int>(resample).value_or(kLanczos); found != kLanczos) {
-    metadata.refuse_value(resample, std::to_string(found), std::to_string(kLanczos) + ", Lanczos' filter");
+  if (const int found = metadata.find_integer<int>(resample).value_or(filter.number); found != filter.number) {
+    metadata.refuse_value(resample, std::to_string(found),
+                          std::to_string(filter.number) + ", " + std::string(filter.name));
   }
   constexpr float kToOne = 1.0F / 255;
   if (const float found = metadata.find_number(rescale).value_or(kToOne); found != kToOne) {
     metadata.refuse_value(rescale, number_text(found), number_text(kToOne));
   }
+  return processor;
+}
+
+void read_hf_tiles(VisionFacts& vision) {
+  const auto [metadata, prefix] = read_hf_images(vision, kLanczos);
+  VisionConfig& config = vision.config;
+  require_flag(metadata, prefix + "do_image_splitting");
   config.longest_side = read_side(metadata, prefix + "size.longest_edge");
   const std::string tile = prefix + "max_image_size.longest_edge";
   if (const int found = read_side(metadata, tile); found != config.tile_size) {

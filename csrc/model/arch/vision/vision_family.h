@@ -29,12 +29,17 @@ struct VisionArchitecture {
   std::array<std::string_view, 2> prefixes;  // of all tensors of the tower
 
   bool owns(std::string_view tensor) const noexcept {
+    constexpr std::string_view kOfAudio = "mm.a.";  // a projector's file may have two towers
+    if (tensor.starts_with(kOfAudio)) return false;
     return tensor.starts_with(prefixes[0]) || tensor.starts_with(prefixes[1]);
   }
 };
 
 using VisionFamily = std::span<const VisionArchitecture>;
 
+VisionFamily gemma3_vision() noexcept;
+VisionFamily gemma4_vision() noexcept;
 VisionFamily idefics3_vision() noexcept;
+VisionFamily qwen3_vl_vision() noexcept;
 
 }  // namespace imp
