@@ -1,85 +1,11 @@
-// Joins embedding and hidden row, and runs the layer.
+// What heads have in common.
 #include "model/draft_head.h"
 
-#include <array>
-#include <cstddef>
-
-#include "base/error.h"
-#include "model/config/rope.h"
+#include "model/assistant_head.h"
 #include "model/layer/backend_needs.h"
-#include "model/layer/row_views.h"
+#include "model/layer_head.h"
 
 namespace imp {
-namespace {
-
-// Whether the residual stream of the layer is the head's own hidden row as it is.
-bool keeps_hidden_row(const HeadConfig& config) {
-  return config.joins_for_attention && !config.residual_is_normed;
-}
-
-}  // namespace
-
-void HeadRows::declare(const HeadConfig& config, int target_vocab_size, Workspace& observed, Workspace& guessing) {
-  const std::int64_t hidden = config.layer.hidden_size;
-  observed.add(source, config.hidden_width());
-  for (Rows* each : {&embedded, &residual}) observed.add(*each, hidden);
-  if (!keeps_hidden_row(config)) observed.add(own, hidden);
-  if (!config.joins_for_attention) observed.add(pair, 2 * hidden);
-  observed.add(joined, config.attention_width());
-  guessing.add(input, config.attention_width());
-  if (!config.tensors.ids.empty()) guessing.add(own_logits, config.layer.vocab_size);
-  guessing.add(logits, target_vocab_size);
-}
-
-std::uint64_t head_activation_bytes(const HeadConfig& config, int target_vocab_size, const ForwardLimits& limits) {
-  Workspace observed(limits.max_rows), guessing(limits.max_logits_rows);
-  Rows kept_by_target;
-  observed.add(kept_by_target, config.hidden_width());
-  LayerRows().declare(config.layer, LayerParts::keys, observed);
-  LayerRows().declare(config.layer, LayerParts::queries, guessing);
-  HeadRows().declare(config, target_vocab_size, observed, guessing);
-  return observed.n_bytes() + guessing.n_bytes();
-}
-
-WorkspaceNeeds head_workspace_needs(const HeadConfig& config, const ModelConfig& target, const ForwardLimits& limits) {
-  WorkspaceNeeds needs = workspace_needs(config.layer, limits);
-  needs.vocab_size = target.vocab_size;
-  if (!config.tensors.ids.empty()) needs.ops.push_back(Op::spread_columns);
-  return needs;
-}
-
-DraftHead::DraftHead(const HeadModel& head, const Model& target, Backend& backend, const ForwardLimits& limits)
-    : head_(head),
-      target_(target),
-      backend_(backend),
-      limits_(limits),
-      n_planes_(planes_of(target.config(), limits)),
-      observed_(limits.max_rows, backend),
-      guessing_(limits.max_logits_rows, backend),
-      keys_(sizes(), {&head.rope, 1}, backend, observed_, LayerParts::keys),
-      body_(sizes(), {&head.rope, 1}, backend, guessing_, LayerParts::queries) {
-  rows_.declare(head.config, vocab_size(), observed_, guessing_);
-  WorkspaceNeeds needs = head_workspace_needs(head.config, target.config(), limits);
-  const HeadWeights& w = head.weights;
-  for (const Matrix* weight : {&w.embedding, &w.fuse}) {
-    if (*weight) needs.weights.push_back(weight->get());
-  }
-  add_matrices(w.layer, needs);
-  needs.weights.push_back(&output_head());
-  backend_.reserve(needs);
-}
-
-KvGeometry DraftHead::kv_geometry(int n_blocks) const {
-  return head_kv_geometry(head_.config, target_.kv_block_tokens(), n_blocks);
-}
-
-Norm DraftHead::norm(const Values& weight, const Linear* reader) const {
-  return {.weight = weight.get(), .epsilon = sizes().norm_epsilon, .reader = reader};
-}
-
-const Values& DraftHead::final_norm() const {
-  return head_.weights.final_norm ? head_.weights.final_norm : target_.weights().final_norm.weight;
-}
 
 const Linear& DraftHead::embedding() const {
   return head_.weights.embedding ? *head_.weights.embedding : *target_.weights().embedding;
@@ -89,80 +15,47 @@ const Linear& DraftHead::output_head() const {
   return head_.weights.own_output_head ? *head_.weights.own_output_head : target_.weights().output_head();
 }
 
-Rows DraftHead::own_rows() const {
-  return keeps_hidden_row(head_.config) ? rows_.residual : rows_.own;
+Norm DraftHead::norm(const Values& weight, const Linear* reader) const {
+  return {.weight = weight.get(), .epsilon = sizes().norm_epsilon, .reader = reader};
 }
 
-void DraftHead::begin(LayerBody& body, const Batch& batch, std::size_t n_rows) const {
-  IMP_CHECK(batch.positions.size() == static_cast<std::size_t>(n_planes_) * n_rows);
-  body.begin(batch.positions);
-}
-
-void DraftHead::observe(const Batch& batch, Rows hidden, std::span<const std::int32_t> from, KvPool& pool) {
-  IMP_CHECK(from.size() == batch.tokens.size() && hidden.width == head_.config.hidden_width());
-  observed_.use(batch.tokens.size());
-  const Rows source = rows_.source;
-  backend_.gather_rows(hidden, from, source);
-  if (head_.config.taps.empty()) return join(batch, source, pool);
-  if (head_.weights.tap_norm) backend_.rms_norm(source, norm(head_.weights.tap_norm), source);
-  backend_.linear(source, std::array{LinearTerm{head_.weights.fuse.get(), nullptr, own_rows()}});
-  join(batch, own_rows(), pool);
-}
-
-void DraftHead::observe_guesses(const Batch& batch, std::span<const std::int32_t> from, KvPool& pool) {
-  IMP_CHECK(from.size() == batch.tokens.size());
-  observed_.use(batch.tokens.size());
-  backend_.gather_rows(next_, from, own_rows());
-  join(batch, own_rows(), pool);
-}
-
-// Writes the residual stream, and K and V of the norms of embedding and own hidden row.
-void DraftHead::join(const Batch& batch, Rows own, KvPool& pool) {
-  const HeadConfig& config = head_.config;
+void DraftHead::reserve() {
+  WorkspaceNeeds needs = head_workspace_needs(head_.config, target_.config(), limits_);
   const HeadWeights& w = head_.weights;
-  const int hidden = sizes().hidden_size;
-  const Rows both = config.joins_for_attention ? rows_.joined : rows_.pair;
-  const Rows embedding_half = columns(both, config.hidden_comes_first ? hidden : 0, hidden);
-  const Rows hidden_half = columns(both, config.hidden_comes_first ? 0 : hidden, hidden);
-  backend_.embed(batch.tokens, embedding(), target_.config().embedding_scale, rows_.embedded);
-  backend_.rms_norm(rows_.embedded, norm(w.embedding_norm), embedding_half);
-  backend_.rms_norm(own, norm(w.hidden_norm), hidden_half);
-  if (!config.joins_for_attention) {
-    backend_.linear(rows_.pair, std::array{LinearTerm{w.fuse.get(), nullptr, rows_.residual}});
-    backend_.rms_norm(rows_.residual, norm(w.layer.attention_norm.weight), rows_.joined);
-  } else if (config.residual_is_normed) {
-    backend_.rms_norm(own, norm(w.hidden_norm), rows_.residual);
+  for (const Matrix* weight : {&w.embedding, &w.fuse, &w.feed_back, &w.centroids}) {
+    if (*weight) needs.weights.push_back(weight->get());
   }
-  begin(keys_, batch, batch.tokens.size());
-  keys_.append_keys(layer(), rows_.joined, batch, pool);
+  for (const LayerWeights& layer : w.layers) add_matrices(layer, needs);
+  needs.weights.push_back(&output_head());
+  backend_.reserve(needs);
 }
 
-Rows DraftHead::guess(const Batch& batch, std::span<const std::int32_t> rows, const KvPool& pool) {
-  guessing_.use(rows.size());
-  begin(body_, batch, rows.size());
-  backend_.gather_rows(rows_.residual, rows, body_.stream());
-  backend_.gather_rows(rows_.joined, rows, rows_.input);
-  body_.project_queries(layer(), rows_.input);
-  body_.attend(layer(), batch, pool);
-  body_.finish_attention(layer());
-  body_.feed_forward(layer());
-  body_.add_branch(1, nullptr);
-  return logits();
+std::unique_ptr<DraftHead> make_draft_head(const HeadModel& head, const Model& target, Backend& backend,
+                                           const ForwardLimits& limits) {
+  if (head.config.reads_target) return std::make_unique<AssistantHead>(head, target, backend, limits);
+  return std::make_unique<LayerHead>(head, target, backend, limits);
 }
 
-Rows DraftHead::logits() {
-  const ModelConfig& target = target_.config();
-  const bool has_all_tokens = head_.weights.token_ids.empty();
-  const Rows all = rows_.logits;
-  const Rows own = has_all_tokens ? all : rows_.own_logits;
-  backend_.rms_norm(body_.stream(), norm(final_norm(), &output_head()), body_.normed());
-  backend_.linear(body_.normed(), std::array{LinearTerm{&output_head(), nullptr, own}});
-  next_ = head_.config.feeds_back_normed ? body_.normed() : body_.stream();
-  if (!has_all_tokens) backend_.spread_columns(own, head_.weights.token_ids, all);
-  if (head_.weights.own_output_head) return all;
-  if (target.logit_scale != 1) backend_.scale(all, target.logit_scale);
-  if (target.logit_soft_cap > 0) backend_.soft_cap(all, target.logit_soft_cap);
-  return all;
+std::uint64_t head_activation_bytes(const HeadConfig& config, int target_vocab_size, const ForwardLimits& limits) {
+  Workspace kept(limits.max_rows), observed(observed_rows(config, limits)), guessing(limits.max_logits_rows);
+  Rows kept_by_target;
+  kept.add(kept_by_target, config.hidden_width());
+  LayerRows().declare(config.stack, LayerParts::queries, guessing);
+  if (config.reads_target) {
+    AssistantRows().declare(config, target_vocab_size, observed, guessing);
+  } else {
+    LayerRows().declare(config.stack, LayerParts::keys, observed);
+    LayerHeadRows().declare(config, target_vocab_size, observed, guessing);
+  }
+  return kept.n_bytes() + observed.n_bytes() + guessing.n_bytes();
+}
+
+WorkspaceNeeds head_workspace_needs(const HeadConfig& config, const ModelConfig& target, const ForwardLimits& limits) {
+  WorkspaceNeeds needs = workspace_needs(config.stack, limits);
+  needs.vocab_size = target.vocab_size;
+  if (!config.tensors.ids.empty()) needs.ops.push_back(Op::spread_columns);
+  if (config.clusters.n > 0) needs.ops.push_back(Op::clustered_product);
+  return needs;
 }
 
 }  // namespace imp

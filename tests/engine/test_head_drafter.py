@@ -20,7 +20,7 @@ from support.oracles.script_oracle import Sampler
 Revise = Callable[[int, list[int], list[int]], list[int]]
 N_REQUESTS = 60
 N_FACTS = 5  # of a token in the record of a run, after its stream, output and id
-KINDS = ["nextn_llama", "eagle_qwen3", "nextn_qwen35", "nextn_qwen3next"]
+KINDS = ["nextn_llama", "eagle_qwen3", "nextn_qwen35", "nextn_qwen3next", "assistant"]
 
 
 def engine_of(model: Any, revise: Revise | None = None, drafters: tuple[str, ...] = ("head",), **options: Any) -> Any:
@@ -152,7 +152,7 @@ def test_spc_14_a_head_draws_with_the_random_number_of_the_output(kind: str, tmp
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize("kind", ["eagle_qwen3", "nextn_qwen35"])
+@pytest.mark.parametrize("kind", ["eagle_qwen3", "nextn_qwen35", "assistant"])
 @pytest.mark.parametrize("seed", range(3))
 def test_spc_19_nothing_of_closed_sequences_is_left(kind: str, seed: int, tmp_path: Path) -> None:
     """Random runs, cuts, forks and truncations of sessions; then a generation guesses as in a fresh engine."""

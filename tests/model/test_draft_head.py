@@ -190,7 +190,7 @@ def test_spc_21_a_file_with_a_head_loads_without_it(kind: str, tmp_path: Path) -
     assert load_path(path).warnings == []
 
 
-@pytest.mark.parametrize("name", ["nextn_llama", "eagle_qwen3", "nextn_qwen35moe"])
+@pytest.mark.parametrize("name", ["nextn_llama", "eagle_qwen3", "nextn_qwen35moe", "assistant"])
 def test_spc_22_chunks_do_not_change_a_bit_of_the_guesses(name: str, tmp_path: Path) -> None:
     head = HEADS[name]
     tokens = prompt(N_TOKENS, head.model.vocab_size)

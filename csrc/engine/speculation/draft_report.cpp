@@ -21,8 +21,10 @@ std::string_view why_off(const Run& run, const DraftHistory& history, bool has_d
   if (!has_drafters || run.max_draft_tokens == 0) return "disabled";
   if (history.backoff_left > 0) return name_of(DraftSkip::not_worth_it);
   if (run.drafts.n_rounds > 0) return {};
-  constexpr DraftSkip kReason = DraftSkip::not_worth_it;
-  return run.draft_skips[static_cast<std::size_t>(kReason)] > 0 ? name_of(kReason) : std::string_view{};
+  for (const DraftSkip skip : {DraftSkip::media, DraftSkip::not_worth_it}) {
+    if (run.draft_skips[static_cast<std::size_t>(skip)] > 0) return name_of(skip);
+  }
+  return {};
 }
 
 CountsByDrafter counts_of(const Run& run, const CountsByDrafter& of_server) noexcept {

@@ -5,14 +5,18 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/draft_model.h"
 
 namespace imp {
 namespace {
 
 KvBlocksOptions shadow_blocks(const DraftModelOptions& options, const ForwardPass& forward) {
+  const KvGeometry geometry = forward.kv_geometry(options.n_blocks, 0);
+  const bool has_state = geometry.state.n_layers > 0;
   return {.n_blocks = options.n_blocks,
-          .block_tokens = forward.kv_geometry(options.n_blocks, 0).block_tokens,
-          .prefix_cache = options.prefix_cache};
+          .block_tokens = geometry.block_tokens,
+          .prefix_cache = options.prefix_cache && !has_state,
+          .n_state_slots = has_state ? kDraftStateSlots : 0};
 }
 
 }  // namespace
@@ -32,7 +36,7 @@ DraftSteps::DraftSteps(Backend& backend, ForwardPass& forward, const DraftModelO
                                             : mask_without(options.suppressed_tokens, forward.vocab_size()),
           clock_) {
   const auto most = static_cast<std::size_t>(max_sequences_);
-  step_.reserve(most, most, 0);
+  step_.reserve(most, most, states_.max_saves(static_cast<std::size_t>(max_rows_), most, 0));
   rows_.reserve(most);
   planned_.reserve(most);
   copies_.reserve(most);
@@ -70,6 +74,7 @@ bool DraftSteps::run() {
     return false;
   }
   for (const PlannedRows& planned : rows_) planned.sequence->held += planned.n_rows;
+  for (const StepRow& row : step_.rows) states_.commit(row);
   return true;
 }
 

@@ -18,7 +18,8 @@ struct DraftModelOptions {
   std::vector<std::int32_t> suppressed_tokens;  // never drawn: those that are not the same in the model's vocabulary
 };
 
-// A draft model's cache, its shadows, and the executor that evaluates them.
+// A draft model's cache, its shadows, and the executor that evaluates them. If the model has a recurrent state, one
+// shadow at a time is evaluated, and none goes back.
 class DraftSteps {
  public:
   // The backend and the forward pass outlive it.
@@ -54,7 +55,7 @@ class DraftSteps {
   int max_rows_;
   int max_sequences_;
   ShadowSequences shadows_;
-  StateSaves states_;  // saves nothing: a draft model has no recurrent state
+  StateSaves states_;  // saves no snapshot
   StepExecutor executor_;
   Step step_;
   std::vector<PlannedRows> rows_;  // of the next step

@@ -12,6 +12,7 @@
 
 namespace imp {
 
+class KvPool;
 struct BlockCopy;
 struct Sequence;
 struct Step;
@@ -34,6 +35,8 @@ class Drafter {
   virtual double start_cost(const Sequence& /*sequence*/) const noexcept { return 0; }
   // The expected acceptance rates of a confidence class before any guess is verified.
   virtual RightShares prior(int /*confidence*/) const noexcept { return {}; }
+  // The model's cache, which outlives the drafter's calls. Called once, before all else.
+  virtual void read_cache(const KvPool& /*cache*/) {}
   // Allocates nothing once the lists of guesses have their capacity.
   virtual void draft(std::span<DraftRequest> requests) = 0;
   // A step is complete: its guesses are verified, and each sequence holds the tokens that it keeps. The forward pass

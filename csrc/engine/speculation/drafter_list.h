@@ -27,7 +27,7 @@ std::unique_ptr<Drafter> make_drafter() {
 
 inline constexpr DrafterRow kDrafters[] = {
     {NgramDrafter::kName, "prompt lookup", &make_drafter<NgramDrafter>},
-    {HeadDrafter::kName, "EAGLE-3 or NextN", nullptr},
+    {HeadDrafter::kName, "a draft head", nullptr},
     {ModelDrafter::kName, "a draft model", nullptr},
 };
 static_assert(std::size(kDrafters) < kMaxDrafters);  // and the grammar

@@ -15,12 +15,21 @@
 #include "engine/step/step.h"
 
 namespace imp {
+namespace {
+
+std::unique_ptr<KvPool> make_own_pool(Backend& backend, const DraftHead& head, const HeadOptions& options) {
+  const auto geometry = head.kv_geometry(options.n_blocks + chain_blocks(head.limits()));
+  return geometry ? backend.make_kv_pool(*geometry) : nullptr;
+}
+
+}  // namespace
 
 HeadDrafter::HeadDrafter(Backend& backend, DraftHead& head, const ForwardPass& model, const HeadOptions& options)
     : backend_(backend),
       head_(head),
       model_(model),
-      pool_(backend.make_kv_pool(head.kv_geometry(options.n_blocks + chain_blocks(head.limits())))),
+      own_(make_own_pool(backend, head, options)),
+      block_tokens_(model.kv_geometry(options.n_blocks, 0).block_tokens),
       n_blocks_(options.n_blocks),
       cost_of_token_(options.cost_of_token),
       suppressed_(options.suppressed_tokens.empty() ? TokenMask{}
@@ -35,90 +44,19 @@ HeadDrafter::HeadDrafter(Backend& backend, DraftHead& head, const ForwardPass& m
   last_rows_.reserve(rows);
   writers_.resize(static_cast<std::size_t>(n_blocks_));
   drafting_.resize(guesses);
-  const int max_blocks = ceil_div(options.max_context + kLimits.draft_tokens, pool_->geometry().block_tokens);
+  const int max_blocks = ceil_div(options.max_context + kLimits.draft_tokens, block_tokens_);
   for (Drafting& drafting : drafting_) drafting.blocks.reserve(static_cast<std::size_t>(max_blocks));
   draws_.reserve(guesses);
   results_.reserve(guesses);
 }
 
+void HeadDrafter::read_cache(const KvPool& cache) {
+  cells_ = own_ ? own_.get() : &cache;
+}
+
 void HeadDrafter::copy_blocks(std::span<const BlockCopy> copies) {
-  for (const BlockCopy& copy : copies) backend_.copy_block(*pool_, copy.from, copy.to);
-}
-
-void HeadDrafter::observe(const Step& step) {
-  last_rows_.clear();
-  if (is_off()) return;
-  add_rows(step);
-  if (tokens_.empty()) return;
-  add_planes(model_.n_planes(), sequences_, of_sequences_, positions_);
-  try {
-    head_.observe({.tokens = tokens_, .positions = positions_, .sequences = sequences_, .logits_rows = {}},
-                  model_.hidden(), from_, *pool_);
-  } catch (const DeviceError&) {
-    throw;
-  } catch (...) {
-    last_rows_.clear();
-    fail();
-  }
-}
-
-// Adds the rows of the step that are kept and whose next tokens are known. After a step, two sequences may share a
-// block that both evaluated; only one of them writes to it.
-void HeadDrafter::add_rows(const Step& step) {
-  tokens_.clear();
-  positions_.clear();
-  from_.clear();
-  sequences_.clear();
-  of_sequences_.clear();
-  ++n_steps_;
-  const int block_tokens = pool_->geometry().block_tokens;
-  for (const StepRow& row : step.rows) {
-    if (row.planned.sequence == nullptr) continue;
-    const Sequence& sequence = *row.planned.sequence;
-    const auto n_tokens = static_cast<int>(sequence.tokens.size());
-    const int end = std::min({sequence.held, row.first_position + row.planned.n_rows, n_tokens - 1});
-    bool is_last_written = false;
-    for (int first = row.first_position; first < end;) {
-      const int next = std::min(end, (first / block_tokens + 1) * block_tokens);
-      is_last_written = claim_block(sequence.table.blocks[static_cast<std::size_t>(first / block_tokens)], sequence);
-      if (is_last_written) {
-        add_part(sequence, row.first_row + first - row.first_position, first, next - first);
-      }
-      first = next;
-    }
-    if (!is_last_written || end != sequence.held) continue;
-    last_rows_.push_back({.sequence = row.id,
-                          .cell = end - 1,
-                          .token = tokens_.back(),
-                          .row = static_cast<std::int32_t>(tokens_.size()) - 1});
-  }
-}
-
-void HeadDrafter::add_part(const Sequence& sequence, int first_row, int first_position, int n_rows) {
-  const auto first = static_cast<int>(tokens_.size());
-  const bool continues = !sequences_.empty() && sequences_.back().blocks.data() == sequence.table.blocks.data() &&
-                         sequences_.back().first_position + sequences_.back().n_rows == first_position;
-  if (continues) {
-    sequences_.back().n_rows += n_rows;
-  } else {
-    sequences_.push_back(
-        {.first_row = first, .n_rows = n_rows, .first_position = first_position, .blocks = sequence.table.blocks});
-    of_sequences_.push_back(&sequence);
-  }
-  for (int i = 0; i < n_rows; ++i) {
-    const int cell = first_position + i;
-    const std::int32_t next = sequence.history()[static_cast<std::size_t>(sequence.place_of(cell)) + 1];
-    tokens_.push_back(is_media(next) ? media_token_ : next);
-    positions_.push_back(sequence.position_of(cell, 0));
-    from_.push_back(first_row + i);
-  }
-}
-
-// Returns false if another sequence writes to the block in this step.
-bool HeadDrafter::claim_block(std::int32_t block, const Sequence& sequence) {
-  Writer& writer = writers_[static_cast<std::size_t>(block)];
-  if (writer.step != n_steps_) writer = {.step = n_steps_, .sequence = sequence.id};
-  return writer.sequence == sequence.id;
+  if (!own_) return;
+  for (const BlockCopy& copy : copies) backend_.copy_block(*own_, copy.from, copy.to);
 }
 
 const HeadDrafter::LastRow* HeadDrafter::last_row_of(const Sequence& sequence) const noexcept {
@@ -171,16 +109,13 @@ void HeadDrafter::run_round() {
 }
 
 void HeadDrafter::guess() {
-  positions_.clear();
-  from_.clear();
-  sequences_.clear();
-  of_sequences_.clear();
+  clear_batch();
   draws_.clear();
   results_.clear();
   for (std::size_t i = 0; i < n_drafting_; ++i) {
     const Drafting& drafting = drafting_[i];
     const Sequence& sequence = *drafting.request->sequence;
-    positions_.push_back(sequence.position_of(drafting.cell, 0));
+    positions_.push_back(sequence.position_of(own_ ? drafting.cell : drafting.cell + 1, 0));
     of_sequences_.push_back(&sequence);
     from_.push_back(drafting.row);
     sequences_.push_back(
@@ -192,7 +127,7 @@ void HeadDrafter::guess() {
   results_.resize(n_drafting_);
   add_planes(model_.n_planes(), sequences_, of_sequences_, positions_);
   const Rows logits =
-      head_.guess({.tokens = {}, .positions = positions_, .sequences = sequences_, .logits_rows = {}}, from_, *pool_);
+      head_.guess({.tokens = {}, .positions = positions_, .sequences = sequences_, .logits_rows = {}}, from_, *cells_);
   draw_tokens(backend_, logits, draws_, results_);
 }
 
@@ -212,8 +147,7 @@ void HeadDrafter::take_draws() {
     guesses.push_back({.token = drawn.token, .confidence = confidence_of(drawn.logprob)});
     if (n + 1 >= drafting.request->n_wanted) continue;
     drafting.row = static_cast<std::int32_t>(i);
-    ++drafting.cell;
-    if (!reserve_cell(drafting)) continue;
+    if (!go_on(drafting)) continue;
     sequence.append_guess(drawn.token);
     if (i != n_left) std::swap(drafting_[n_left], drafting);
     ++n_left;
@@ -221,22 +155,25 @@ void HeadDrafter::take_draws() {
   n_drafting_ = n_left;
 }
 
+// Goes to the cell of the next guess. Returns false if there is no room for it.
+bool HeadDrafter::go_on(Drafting& drafting) {
+  if (!own_) return true;
+  ++drafting.cell;
+  return reserve_cell(drafting);
+}
+
 // Allocates a block for the cell if it is beyond the sequence's own blocks. Only this round uses such blocks. Returns
 // false if none is left.
 bool HeadDrafter::reserve_cell(Drafting& drafting) {
-  const auto block = static_cast<std::size_t>(drafting.cell / pool_->geometry().block_tokens);
+  const auto block = static_cast<std::size_t>(drafting.cell / block_tokens_);
   if (block < drafting.blocks.size()) return true;
-  if (next_block_ == pool_->geometry().n_blocks) return false;
+  if (next_block_ == own_->geometry().n_blocks) return false;
   drafting.blocks.push_back(next_block_++);
   return true;
 }
 
 void HeadDrafter::extend_drafts() {
-  tokens_.clear();
-  positions_.clear();
-  from_.clear();
-  sequences_.clear();
-  of_sequences_.clear();
+  clear_batch();
   for (std::size_t i = 0; i < n_drafting_; ++i) {
     Drafting& drafting = drafting_[i];
     tokens_.push_back(drafting.request->guesses.back().token);
@@ -249,7 +186,7 @@ void HeadDrafter::extend_drafts() {
   }
   add_planes(model_.n_planes(), sequences_, of_sequences_, positions_);
   head_.observe_guesses({.tokens = tokens_, .positions = positions_, .sequences = sequences_, .logits_rows = {}}, from_,
-                        *pool_);
+                        own_.get());
 }
 
 // Removes the guesses from the sequences. The requests keep them.

@@ -23,15 +23,16 @@ struct HeadOptions {
   std::int32_t media_token = 0;                 // what the head reads in place of a cell of a medium
 };
 
-// The head has its own cache, with the block numbers of the model's cache. Cell p needs the hidden row at position p
+// A head may have its own cache, with the block numbers of the model's cache. Cell p needs the hidden row at position p
 // and the token at p + 1, so it is written when the step that evaluated the row is complete. The head's blocks are
 // shared, copied and freed together with the model's. A shared cell may belong to another continuation of the same
-// tokens. This can make a guess worse, but never changes an output.
+// tokens. This can make a guess worse, but never changes an output. Other heads read the model's cache, and all guesses
+// of a round see the cells that the sequence holds.
 //
 // The hidden row of the last kept token gives the first guess. Later guesses use the head's own output as hidden row.
-// Their cells are written again once the outputs are known. Each guess is drawn with the request's own sampler and the
-// random number of the output that it guesses. Of media the head sees the true hidden rows, and a token in place of the
-// content of the next cell. So its cells have no holes, and depend on the sequence's cells alone.
+// Their own cells are written again once the outputs are known. Each guess is drawn with the request's own sampler and
+// the random number of the output that it guesses. Of media the head sees the true hidden rows, and a token in place of
+// the content of the next cell. So its cells have no holes, and depend on the sequence's cells alone.
 class HeadDrafter final : public Drafter {
  public:
   static constexpr std::string_view kName = "head";
@@ -41,6 +42,7 @@ class HeadDrafter final : public Drafter {
   HeadDrafter(Backend& backend, DraftHead& head, const ForwardPass& model, const HeadOptions& options);
   std::string_view name() const noexcept override { return kName; }
   double cost_of_token() const noexcept override { return cost_of_token_; }
+  void read_cache(const KvPool& cache) override;
   void draft(std::span<DraftRequest> requests) override;
   void observe(const Step& step) override;
   void copy_blocks(std::span<const BlockCopy> copies) override;
@@ -63,7 +65,10 @@ class HeadDrafter final : public Drafter {
     std::vector<std::int32_t> blocks;
   };
 
+  void clear_batch() noexcept;
   void add_rows(const Step& step);
+  void add_last_rows(const Step& step);
+  std::int32_t token_after(const Sequence& sequence, int cell) const;
   void add_part(const Sequence& sequence, int first_row, int first_position, int n_rows);
   bool claim_block(std::int32_t block, const Sequence& sequence);
   const LastRow* last_row_of(const Sequence& sequence) const noexcept;
@@ -72,6 +77,7 @@ class HeadDrafter final : public Drafter {
   void guess();
   void take_draws();
   void extend_drafts();
+  bool go_on(Drafting& drafting);
   bool reserve_cell(Drafting& drafting);
   void end_round() noexcept;
   void fail() noexcept;
@@ -79,7 +85,9 @@ class HeadDrafter final : public Drafter {
   Backend& backend_;
   DraftHead& head_;
   const ForwardPass& model_;
-  std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<KvPool> own_;    // the head's cache; null: it reads the model's
+  const KvPool* cells_ = nullptr;  // the cache that it reads
+  int block_tokens_;
   int n_blocks_;  // of the model's cache; later block numbers are for the cells of later guesses
   double cost_of_token_;
   TokenMask suppressed_;

@@ -23,6 +23,7 @@ class KnownAnswerDrafter final : public Drafter {
   double cost_of_token() const noexcept override { return inner_->cost_of_token(); }
   double start_cost(const Sequence& sequence) const noexcept override { return inner_->start_cost(sequence); }
   RightShares prior(int confidence) const noexcept override { return inner_->prior(confidence); }
+  void read_cache(const KvPool& cache) override { inner_->read_cache(cache); }
   void draft(std::span<DraftRequest> requests) override;
   void observe(const Step& step) override { inner_->observe(step); }
   void copy_blocks(std::span<const BlockCopy> copies) override { inner_->copy_blocks(copies); }

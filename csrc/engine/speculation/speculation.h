@@ -34,6 +34,9 @@ class Speculation {
   // The clock outlives it.
   Speculation(EngineState& state, int max_logits_rows, Drafters drafters, const Clock& clock);
 
+  // The drafters may read the model's cache, which outlives this.
+  void read_cache(const KvPool& cache);
+
   bool is_on() const noexcept { return !drafters_.empty(); }
   bool has_drafter(std::string_view name) const noexcept;
   // Appends guesses to the sequences that decode in this step, and rows to evaluate them to the plan.

@@ -28,6 +28,10 @@ void Speculation::observe(Step& step) {
   for (const std::unique_ptr<Drafter>& drafter : drafters_) drafter->observe(step);
 }
 
+void Speculation::read_cache(const KvPool& cache) {
+  for (const std::unique_ptr<Drafter>& drafter : drafters_) drafter->read_cache(cache);
+}
+
 void Speculation::copy_blocks(std::span<const BlockCopy> copies) {
   for (const std::unique_ptr<Drafter>& drafter : drafters_) drafter->copy_blocks(copies);
 }

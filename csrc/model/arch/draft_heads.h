@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "files/model_file.h"
 #include "model/arch/head_config.h"
@@ -27,8 +28,13 @@ OwnHead find_nextn(const ModelFile& file, const TensorNames& names, const ModelC
 // The number of NextN layers at the end of a GGUF file's layers. Its tensors decide where the key says nothing.
 void read_gguf_nextn(FactReader& facts);
 
-// An EAGLE-3 head in a folder of its own. Throws ModelError.
+// A head in a file or folder of its own. Throws ModelError.
+HeadConfig read_head(const ModelFile& file, std::string_view target_architecture, const ModelConfig& target);
+
+// The kinds of such heads: EAGLE-3, and Gemma 4's assistant.
 HeadConfig read_eagle3(const ModelFile& file, const ModelConfig& target);
+bool is_assistant(const ModelFile& file);
+HeadConfig read_assistant(const ModelFile& file, std::string_view target_architecture, const ModelConfig& target);
 
 // Why a head cannot read this target; empty if it can.
 std::string why_no_head(const ModelConfig& target);

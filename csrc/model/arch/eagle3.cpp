@@ -133,13 +133,14 @@ HeadConfig read_eagle3(const ModelFile& file, const ModelConfig& target) {
   facts.config.kv_types = target.kv_types;
   add_layers(facts.config);
   validate(facts.config, facts.origins, file.metadata().where(), file.metadata().wrong_value());
-  HeadConfig head{.kind = "eagle3", .joins_for_attention = true, .feeds_back_normed = false};
+  HeadConfig head{
+      .kind = "eagle3", .target_hidden = target.hidden_size, .joins_for_attention = true, .feeds_back_normed = false};
   head.taps = read_taps(facts, target);
   facts.find_flag("", "norm_before_residual", head.residual_is_normed);
   name_tensors(file, facts, target, head);
   facts.config.qkv_bias = file.find(head.joined_layer + "self_attn.q_proj.bias") != nullptr;
-  head.layer = facts.config;
-  head.embedding_rows = head.layer.n_tokens;
+  head.stack = facts.config;
+  head.embedding_rows = head.stack.n_tokens;
   return head;
 }
 

@@ -46,8 +46,8 @@ int last_with_attention(const ModelConfig& target) {
 
 // A head whose layer has the shape of the target's last layer with attention, but has no window.
 HeadConfig head_like(const ModelConfig& target, const TensorNames& names) {
-  HeadConfig head{.kind = "nextn", .layer = target, .names = names};
-  ModelConfig& layer = head.layer;
+  HeadConfig head{.kind = "nextn", .stack = target, .target_hidden = target.hidden_size, .names = names};
+  ModelConfig& layer = head.stack;
   layer.n_layers = 1;
   layer.n_draft_layers = 0;
   layer.layers = {target.layers[static_cast<std::size_t>(last_with_attention(target))]};
@@ -56,11 +56,11 @@ HeadConfig head_like(const ModelConfig& target, const TensorNames& names) {
   layer.n_kv_heads = only.n_kv_heads;
   layer.head_dim = only.head_dim;
   layer.ffn_size = only.ffn_size;
-  head.target_rope = std::exchange(only.rope, 0);
-  layer.ropes = {target.ropes[static_cast<std::size_t>(head.target_rope)]};
+  head.target_ropes = {std::exchange(only.rope, 0)};
+  layer.ropes = {target.ropes[static_cast<std::size_t>(head.target_ropes.front())]};
   only.kv = 0;
   layer.kv_ranges.clear();  // of the model's layers
-  only.window = 0;
+  only.window = only.ahead = 0;
   return head;
 }
 
@@ -171,7 +171,7 @@ OwnHead find_nextn(const ModelFile& file, const TensorNames& names, const ModelC
   } else if (!head) {
     found.why_not = "its tensors are of another kind";
   } else if (const bool has_experts = file.find(head->names.weight(0, head->names.router)) != nullptr;
-             has_experts != head->layer.layers.front().has_experts) {
+             has_experts != head->stack.layers.front().has_experts) {
     found.why_not = has_experts ? "it has experts, and the model's layers have none"
                                 : "it has no experts, and the model's layers have some";
   } else {

@@ -40,7 +40,7 @@ class HeadSpecs {
 
 // The layer of EAGLE-3: q, k and v are twice as wide as those of a decoder.
 void add_joined_layer(HeadSpecs& specs, const HeadConfig& config, LayerWeights& layer) {
-  const ModelConfig& sizes = config.layer;
+  const ModelConfig& sizes = config.stack;
   const TensorNames& names = config.names;
   const std::int64_t hidden = sizes.hidden_size, ffn = sizes.ffn_size, attention = config.attention_width();
   const std::int64_t q_width = std::int64_t{sizes.n_heads} * sizes.head_dim;
@@ -68,56 +68,67 @@ void add_joined_layer(HeadSpecs& specs, const HeadConfig& config, LayerWeights& 
 
 std::vector<WeightSpec> head_specs(const ModelFile& file, const HeadConfig& config, HeadWeights& weights) {
   const HeadTensors& names = config.tensors;
-  const ModelConfig& sizes = config.layer;
+  const ModelConfig& sizes = config.stack;
   const std::int64_t hidden = sizes.hidden_size;
+  weights.layers.resize(sizes.layers.size());
   HeadSpecs specs(config);
   specs.matrix(names.embedding, config.embedding_rows, hidden, weights.embedding, WeightUse::lookup);
   specs.norm(names.embedding_norm, hidden, weights.embedding_norm);
   specs.norm(names.hidden_norm, hidden, weights.hidden_norm);
   specs.norm(names.tap_norm, config.hidden_width(), weights.tap_norm);
-  specs.matrix(names.fuse, hidden, config.taps.empty() ? 2 * hidden : config.hidden_width(), weights.fuse);
+  specs.matrix(names.fuse, hidden, config.taps.empty() ? 2 * config.target_hidden : config.hidden_width(),
+               weights.fuse);
   if (config.joins_for_attention) {
-    add_joined_layer(specs, config, weights.layer);
+    add_joined_layer(specs, config, weights.layers.front());
   } else {
-    specs.append(layer_specs(file, sizes, config.names, 0, weights.layer));
+    for (int i = 0; i < sizes.n_layers; ++i) {
+      specs.append(layer_specs(file, sizes, config.names, i, weights.layers[static_cast<std::size_t>(i)]));
+    }
   }
   specs.norm(names.final_norm, hidden, weights.final_norm);
-  specs.matrix(names.output_head, sizes.vocab_size, hidden, weights.own_output_head, WeightUse::output_head);
+  // Rows of chosen tokens are decoded one by one.
+  const WeightUse use_of_head = config.clusters.n > 0 ? WeightUse::lookup : WeightUse::output_head;
+  specs.matrix(names.output_head, sizes.vocab_size, hidden, weights.own_output_head, use_of_head);
+  specs.matrix(names.centroids, config.clusters.n, hidden, weights.centroids);
+  specs.matrix(names.feed_back, config.target_hidden, hidden, weights.feed_back);
   return std::move(specs).take();
 }
 
-// The distance from each row of the head to its token.
-std::vector<std::int64_t> read_offsets(const ModelFile& file, const HeadConfig& config) {
-  const std::string& name = config.tensors.ids;
+// An integer for each row of the head.
+std::vector<std::int64_t> read_integers(const ModelFile& file, const HeadConfig& config, const std::string& name) {
   const TensorInfo* tensor = file.find(name);
-  const auto n_rows = static_cast<std::size_t>(config.layer.vocab_size);
+  const auto n_rows = static_cast<std::size_t>(config.stack.vocab_size);
   const std::string expected = std::to_string(n_rows) + " integers of 64 bits";
   if (tensor == nullptr) refuse_tensor(file, name, "missing", expected);
   if (tensor->integer_bytes != sizeof(std::int64_t) || tensor->n_elements() != static_cast<std::int64_t>(n_rows)) {
     refuse_tensor(file, name, std::to_string(tensor->n_bytes) + " bytes of shape " + shape_text(*tensor), expected);
   }
-  std::vector<std::int64_t> offsets(n_rows);
-  file.read(*tensor, 0, std::as_writable_bytes(std::span(offsets)));
-  return offsets;
+  std::vector<std::int64_t> integers(n_rows);
+  file.read(*tensor, 0, std::as_writable_bytes(std::span(integers)));
+  return integers;
 }
 
-// The token of each row of the head. No token has two rows.
+// The tokens of the head's rows, or those of its clusters, one cluster after the other. No token occurs twice.
 std::vector<std::int32_t> read_token_ids(const ModelFile& file, const HeadConfig& config, int n_target_tokens) {
-  if (config.tensors.ids.empty()) return {};
-  const std::vector<std::int64_t> offsets = read_offsets(file, config);
+  const bool has_clusters = config.clusters.n > 0;
+  const std::string& name = has_clusters ? config.tensors.clusters : config.tensors.ids;
+  if (name.empty()) return {};
+  const std::vector<std::int64_t> found = read_integers(file, config, name);
   const auto refuse = [&](std::int64_t row, const std::string& expected) {
-    refuse_tensor(file, config.tensors.ids,
-                  "element " + std::to_string(row) + " is " + std::to_string(offsets[static_cast<std::size_t>(row)]),
+    refuse_tensor(file, name,
+                  "element " + std::to_string(row) + " is " + std::to_string(found[static_cast<std::size_t>(row)]),
                   expected);
   };
+  const std::int64_t n_tokens = has_clusters ? config.stack.vocab_size : n_target_tokens;
   std::vector<std::int32_t> ids;
-  std::vector<bool> is_taken(static_cast<std::size_t>(n_target_tokens));
-  for (std::int64_t row = 0; const std::int64_t offset : offsets) {
-    if (offset < -row || offset >= n_target_tokens - row) {
-      refuse(row, std::to_string(-row) + " to " + std::to_string(n_target_tokens - row - 1) +
-                      ", which are tokens of the model");
+  std::vector<bool> is_taken(static_cast<std::size_t>(n_tokens));
+  for (std::int64_t row = 0; const std::int64_t number : found) {
+    const std::int64_t first = has_clusters ? 0 : -row;  // the number of token 0
+    if (number < first || number >= n_tokens + first) {
+      refuse(row,
+             std::to_string(first) + " to " + std::to_string(n_tokens + first - 1) + ", which are tokens of the model");
     }
-    const auto id = static_cast<std::size_t>(row + offset);
+    const auto id = static_cast<std::size_t>(number - first);
     if (is_taken[id]) refuse(row, "a token that no row before it has, not " + std::to_string(id));
     is_taken[id] = true;
     ids.push_back(static_cast<std::int32_t>(id));
@@ -126,13 +137,19 @@ std::vector<std::int32_t> read_token_ids(const ModelFile& file, const HeadConfig
   return ids;
 }
 
-// A tensor of the layer that nothing reads means that the head computes something unknown to imp.
+// Whether the tensor is one of a layer of the head. Those of an assistant have the file to themselves.
+bool is_of_layer(const HeadConfig& config, std::string_view tensor) {
+  if (config.joins_for_attention) return tensor.starts_with(config.joined_layer);
+  const int layer = config.names.layer_of(tensor);
+  return layer >= 0 && (config.reads_target || layer < config.stack.n_layers);
+}
+
+// A tensor of a layer that nothing reads means that the head computes something unknown to imp.
 void refuse_unread(const ModelFile& file, const HeadConfig& config, const WeightPlan& plan) {
-  std::set<std::string_view> read;
+  std::set<std::string_view> read(config.read_tensors.begin(), config.read_tensors.end());
   for (const PlannedWeight& weight : plan.weights) read.insert(weight.tensor->name);
-  const std::string layer = config.joins_for_attention ? config.joined_layer : config.names.in_layer(0, "");
   for (const TensorInfo& tensor : file.tensors()) {
-    if (!tensor.name.starts_with(layer) || read.contains(tensor.name)) continue;
+    if (!is_of_layer(config, tensor.name) || read.contains(tensor.name)) continue;
     if (tensor.name.ends_with(kAnglesTable)) continue;
     refuse_tensor(file, tensor.name, "shape " + shape_text(tensor), "no such tensor in a draft head");
   }
@@ -150,7 +167,7 @@ HeadPlan plan_head(const ModelFile& file, HeadConfig config, int n_target_tokens
 }
 
 KvGeometry head_kv_geometry(const HeadConfig& config, int block_tokens, int n_blocks) {
-  const ModelConfig& sizes = config.layer;
+  const ModelConfig& sizes = config.stack;
   return {.layers = {{sizes.n_kv_heads, sizes.head_dim, of_drafter(sizes.kv_types)}},
           .block_tokens = block_tokens,
           .n_blocks = n_blocks,
@@ -160,7 +177,7 @@ KvGeometry head_kv_geometry(const HeadConfig& config, int block_tokens, int n_bl
 HeadWeights load_head(const ModelFile& file, const HeadPlan& plan, Backend& backend) {
   HeadWeights weights;
   const std::vector<WeightSpec> specs = head_specs(file, plan.config, weights);
-  load_specs(file, specs, plan.weights, plan.config.layer.head_dim, backend, {}, nullptr);
+  load_specs(file, specs, plan.weights, plan.config.stack.head_dim, backend, {}, nullptr);
   weights.token_ids = plan.token_ids;
   return weights;
 }

@@ -16,11 +16,13 @@ struct HeadWeights {
   Matrix embedding;                     // [vocab, hidden]
   Values embedding_norm, hidden_norm;   // [hidden]
   Values tap_norm;                      // [taps · hidden]
-  Matrix fuse;                          // [hidden, 2 · hidden], or [hidden, taps · hidden]
-  LayerWeights layer;                   // q, k and v read attention_width() elements
+  Matrix fuse;                          // [hidden, 2 · target hidden], or [hidden, taps · target hidden]
+  std::vector<LayerWeights> layers;     // q, k and v read attention_width() elements
   Values final_norm;                    // [hidden]
   Matrix own_output_head;               // [rows, hidden]
-  std::vector<std::int32_t> token_ids;  // of its rows; empty: row i is token i
+  Matrix feed_back;                     // [target hidden, hidden]
+  std::vector<std::int32_t> token_ids;  // of its rows, or of its clusters; empty: row i is token i
+  Matrix centroids;                     // [clusters, hidden]
 };
 
 struct HeadPlan {
@@ -33,7 +35,7 @@ struct HeadPlan {
 struct HeadModel {
   HeadConfig config;
   HeadWeights weights;
-  Rope rope;
+  std::vector<Rope> ropes;
   double cost_of_guess = 0;  // bytes of weights read for a guess / bytes read for a row of the target
 };
 
@@ -42,7 +44,7 @@ struct HeadModel {
 HeadPlan plan_head(const ModelFile& file, HeadConfig config, int n_target_tokens, const GemmRegistry& registry,
                    std::span<const GemmOverride> overrides, const PlanPolicy& policy);
 
-// The cache of a head: one layer.
+// The cache of a head that has one: one layer.
 KvGeometry head_kv_geometry(const HeadConfig& config, int block_tokens, int n_blocks);
 
 HeadWeights load_head(const ModelFile& file, const HeadPlan& plan, Backend& backend);

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from imp_service import _core, _testing
 from support.models.forward_runs import overrides
+from support.models.tiny_assistant import TinyAssistant, tiny_assistant
 from support.models.tiny_heads import TinyEagle, TinyNextN
 from support.models.tiny_models import tiny
 from support.oracles.forward_bounds import float32_bound
 
-Head = TinyNextN | TinyEagle
+Head = TinyNextN | TinyEagle | TinyAssistant
 HEADS: dict[str, Head] = {
     "nextn_qwen3": TinyNextN(tiny("qwen3")),
     "nextn_llama": TinyNextN(tiny("llama")),
@@ -40,11 +41,15 @@ HEADS: dict[str, Head] = {
     "eagle_embedding": TinyEagle(tiny("llama", n_layers=5), has_own_embedding=True),
     "eagle_bias": TinyEagle(tiny("llama", n_layers=5), has_bias=True),
     "eagle_all_tokens": TinyEagle(tiny("llama", n_layers=5), n_rows=tiny("llama").vocab_size),
+    "assistant": tiny_assistant(),
+    "assistant_of_a_dense_model": tiny_assistant(n_experts=0, layer_embedding=0, n_sharing=0, n_layers=4),
 }
 
 
 def bound_of(head: Head) -> float:
     """The largest error of a head's logits, relative to their root mean square."""
+    if isinstance(head, TinyAssistant):
+        return float32_bound(head.model) + float32_bound(head.stack)
     return float32_bound(head.model) if head.model.family.linear_period else 1e-5
 
 
@@ -61,11 +66,14 @@ def load_path(model: Path, head: Path | None = None, *, device: str = "cpu", **g
 def load_head(head: Head, folder: Path, **given: Any) -> Any:
     if isinstance(head, TinyNextN):
         return load_path(head.write(folder / "m.gguf"), **given)
-    return load_path(head.model.write(folder / "m.gguf"), head.write(folder / "head"), **given)
+    own = "head.gguf" if isinstance(head, TinyAssistant) else "head"
+    return load_path(head.model.write(folder / "m.gguf"), head.write(folder / own), **given)
 
 
 def guesses(model: Any, tokens: Sequence[int], chain: Sequence[int], chunk: int = 512) -> NDArray[np.float32]:
     """The logits of the token after `tokens`, and then of those after each token of the chain."""
+    if model.head == "assistant":
+        return assistant_guesses(_testing.HeadForward(model, 8), tokens, chain, chunk)
     head = _testing.HeadForward(model, 8)
     n = len(tokens) - 1
     for at in range(0, n, chunk):
@@ -76,4 +84,17 @@ def guesses(model: Any, tokens: Sequence[int], chain: Sequence[int], chunk: int 
     for i, token in enumerate(chain):
         head.observe_guesses(token, n + i, 0)
         rows.append(head.guess([0], [n + i])[0])
+    return np.array(rows)
+
+
+def assistant_guesses(head: Any, tokens: Sequence[int], chain: Sequence[int], chunk: int) -> NDArray[np.float32]:
+    """The same of a head that reads the cells of its model: all guesses stand behind the last one."""
+    n = len(tokens) - 1
+    for at in range(0, n, chunk):
+        head.evaluate(list(tokens[at : min(at + chunk, n)]), at)
+    head.observe([tokens[-1]], n - 1, [(n - 1) % chunk])
+    rows = [head.guess([0], [n], [n - 1])[0]]
+    for token in chain:
+        head.observe_guesses(token, n, 0)
+        rows.append(head.guess([0], [n], [n - 1])[0])
     return np.array(rows)
