@@ -57,6 +57,8 @@ class Watched(NumpyTransformer):
     mass: Array
 
     def attention(self, layer: NumpyLayer, x: Array, positions: Array) -> Array:
+        if layer.delta is not None:
+            return super().attention(layer, x, positions)
         q = self.rotated_heads(layer, x, "q", positions)[self.n_prompt :]
         k = self.rotated_heads(layer, x, "k", positions)[: self.n_prompt]
         k = np.repeat(k, q.shape[1] // k.shape[1], axis=1)
@@ -181,11 +183,89 @@ def test_spc_46_a_sparse_run_has_the_same_bits_however_it_is_divided(tmp_path: P
     assert found == expected
 
 
-@pytest.mark.parametrize("family", ["gemma2", "qwen3next"])
-def test_spc_40_models_with_windows_or_a_state_are_dense(tmp_path: Path, family: str) -> None:
-    model = load(tmp_path, model=dataclasses.replace(tiny(family), context=512), draft=tiny("qwen3", n_layers=1))
-    engine = engine_of(model, n_state_slots=model.n_state_slots)
-    ticket = engine.generate(prompt(N, 51), sparse_policy="sparse", sparse_keep=KEEP, max_outputs=3)
-    engine.turn_until_idle()
-    report = engine.started(ticket).sparse
-    assert (report.is_sparse, report.reason) == (False, "architecture")
+# A window that reaches over chunks that are left out, in every other layer.
+WINDOWED = tiny("gemma2", window=100, n_layers=4, seed=3)
+
+
+def counting_cells(oracle: NumpyTransformer) -> NumpyTransformer:
+    """The same model, whose windows count the tokens that are there. It takes positions as [1, n]."""
+    layers = [
+        dataclasses.replace(layer, rope=dataclasses.replace(layer.rope, planes=(0,) * len(layer.rope.frequencies)))
+        for layer in oracle.layers
+    ]
+    return dataclasses.replace(oracle, layers=layers)
+
+
+def test_spp_6_windows_compare_the_positions_of_the_kept_tokens(tmp_path: Path) -> None:
+    """Logits equal those of float64; those of a window that counts kept tokens, or of a wider one, do not."""
+    tokens = prompt(N, 51, 7)
+    engine = engine_of(load(tmp_path, model=WINDOWED))
+    sequence, ticket = started(engine, tokens)
+    positions, history = engine.core.positions(sequence), engine.core.history(sequence)
+    n_kept = engine.started(ticket).sparse.n_selected
+    assert n_kept < N / 2
+    cells = [history[at] for at in positions]
+    events = [e for e in engine.events[ticket] if isinstance(e, _core.TokenEvent)]
+    found = np.stack([event.logits for event in events[:3]])
+    oracle, bound = WINDOWED.oracle(), float32_bound(WINDOWED)
+    assert distance(found, oracle.logits(cells, positions)[n_kept - 1 :]) < bound
+    of_cells = counting_cells(oracle).logits(cells, np.array([positions], np.float64))
+    assert distance(found, of_cells[n_kept - 1 :]) > bound
+    wider = dataclasses.replace(WINDOWED, window=250).oracle()
+    assert distance(found, wider.logits(cells, positions)[n_kept - 1 :]) > bound
+
+
+@pytest.mark.parametrize("options", [{"prefill_chunk": 7, "step_tokens": 128}, {"step_tokens": 64, "max_running": 8}])
+def test_spp_6_windows_have_the_same_bits_however_a_run_is_divided(tmp_path: Path, options: dict[str, int]) -> None:
+    tokens = prompt(N, 51, 8)
+    sparse: dict[str, Any] = {"sparse_policy": "sparse", "sparse_keep": KEEP}
+    expected = outputs_of(load(tmp_path, model=WINDOWED), tokens, **sparse)
+    found = outputs_of(load(tmp_path, model=WINDOWED, threads=1, max_rows=128), tokens, options=options, **sparse)
+    assert found == expected
+
+
+@pytest.mark.parametrize("family", ["qwen35", "qwen3next"])
+def test_spc_48_recurrent_layers_see_the_kept_tokens_alone(tmp_path: Path, family: str) -> None:
+    """Logits are those of float64 over the kept tokens, which have their positions in the layers with attention."""
+    made = tiny(family, context=512, n_layers=8)
+    tokens = prompt(N, 51, 9)
+    engine = engine_of(load(tmp_path, model=made), n_state_slots=20)
+    sequence, ticket = started(engine, tokens)
+    positions, history = engine.core.positions(sequence), engine.core.history(sequence)
+    n_kept = engine.started(ticket).sparse.n_selected
+    assert n_kept < N / 2
+    cells = [history[at] for at in positions]
+    events = [e for e in engine.events[ticket] if isinstance(e, _core.TokenEvent)]
+    found = np.stack([event.logits for event in events[:3]])
+    oracle, bound = made.oracle(), float32_bound(made)
+    assert distance(found, oracle.logits(cells, positions)[n_kept - 1 :]) < bound
+    assert distance(found, oracle.logits(cells)[n_kept - 1 :]) > bound
+    assert distance(found, oracle.logits(history[: len(history) - 1])[N - 1 :][:3]) > bound
+
+
+@pytest.mark.parametrize("options", [{"prefill_chunk": 7, "step_tokens": 128}, {"step_tokens": 64, "max_running": 8}])
+def test_spc_48_a_state_has_the_same_bits_however_a_run_is_divided(tmp_path: Path, options: dict[str, int]) -> None:
+    tokens = prompt(N, 51, 10)
+    made = tiny("qwen35", context=512)
+    sparse: dict[str, Any] = {"sparse_policy": "sparse", "sparse_keep": KEEP}
+    expected = outputs_of(load(tmp_path, model=made), tokens, options={"n_state_slots": 20}, **sparse)
+    divided = load(tmp_path, model=made, threads=1, max_rows=128)
+    assert outputs_of(divided, tokens, options={"n_state_slots": 20, **options}, **sparse) == expected
+
+
+@pytest.mark.parametrize("options", [{}, {"threads": 1, "max_rows": 64}], ids=["whole", "chunks"])
+def test_spc_41_spc_48_a_draft_model_with_a_state_scores_by_its_layers_with_attention(
+    tmp_path: Path, options: dict[str, int]
+) -> None:
+    draft = tiny("qwen35", context=512, n_layers=4, seed=6)
+    tokens = prompt(N, 51, 2)
+    importance = importance_of(draft, tokens)
+    kept = chosen(tokens, importance.tolist(), Fraction(KEEP, 10000))
+    assert margin_of(importance, kept) > IMPORTANCE_MARGIN * importance.max()
+    model = load(tmp_path, model=tiny("qwen35", context=512, n_layers=8), draft=draft, **options)
+    engine = engine_of(model, n_state_slots=20, step_tokens=64, max_running=8, drafters=["model"])
+    for _ in range(2):
+        sequence, ticket = started(engine, tokens)
+        assert engine.core.positions(sequence)[: len(kept)] == kept
+        assert engine.started(ticket).sparse.n_selected == len(kept) < N / 2
+    assert not engine.core.stats().drafters  # it cannot guess

@@ -38,8 +38,9 @@ def model_rows(engine: SparseEngine) -> list[tuple[int, int]]:
     ]
 
 
-def test_spc_42_the_model_evaluates_the_chosen_tokens_at_their_positions() -> None:
-    engine = SparseEngine()
+@pytest.mark.parametrize("state", [False, True])
+def test_spc_42_spc_48_the_model_evaluates_the_chosen_tokens_at_their_positions(state: bool) -> None:
+    engine = SparseEngine(state=state)
     ticket = engine.ask(PROMPT, max_outputs=5)
     engine.turn_until_idle()
     kept = kept_of(PROMPT)
@@ -54,11 +55,31 @@ def test_spc_42_the_model_evaluates_the_chosen_tokens_at_their_positions() -> No
     engine.assert_nothing_left()
 
 
+@pytest.mark.parametrize("window", [1, 50, 1000])
+def test_spp_6_the_window_of_each_row_begins_at_the_first_kept_token_in_it(window: int) -> None:
+    """Of a dense prefix, kept tokens and outputs; sequences without a gap state nothing."""
+    engine = SparseEngine(script={"window": window})
+    engine.complete(PROMPT[:64], max_outputs=1)
+    assert not any(rows.starts for step in engine.core.forwards for rows in step)
+    longer = PROMPT[:64] + prompt_of(200, 8)
+    ticket = engine.ask(longer, max_outputs=40)
+    n_before = len(engine.core.forwards)
+    engine.turn_until_idle()
+    positions = [*kept_of(longer, n_cached=64), *range(264, 264 + 40)]
+    rows = [each for step in engine.core.forwards[n_before:] for each in step]
+    assert sum(len(each.tokens) for each in rows) == len(positions) - 64 - 1
+    for each in rows:
+        assert each.positions == positions[each.first_position : each.first_position + len(each.tokens)]
+        seen = [sum(at <= own - window for at in positions) for own in each.positions]
+        assert each.starts == seen
+    assert engine.tokens(ticket) == expected(longer, 40, n_cached=64)
+
+
 @pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize("n_sequences", [1, 3])
-def test_spc_43_draws_see_the_whole_prompt(sampler: Sampler, n_sequences: int) -> None:
+@pytest.mark.parametrize(("n_sequences", "state"), [(1, False), (3, False), (3, True)])
+def test_spc_43_spc_48_draws_see_the_whole_prompt(sampler: Sampler, n_sequences: int, state: bool) -> None:
     """Penalties count the tokens that were left out, and random numbers go by the position of the whole prompt."""
-    engine = SparseEngine()
+    engine = SparseEngine(state=state)
     siblings = [engine.sequence() for _ in range(n_sequences - 1)]
     ticket = engine.ask(PROMPT, siblings=siblings, sampling=sampler, max_outputs=40)
     engine.turn_until_idle()
@@ -136,7 +157,6 @@ def test_spc_43_a_stop_string_cuts_a_sparse_generation() -> None:
         ({}, {"n_draft_blocks": 19}, "over_limit"),
         ({"policy": "auto"}, {"sparse_threshold": 300}, "below_threshold"),
         ({"policy": "auto"}, {"cost": 0.6}, "not_profitable"),
-        ({}, {"script": {"takes_gaps": False}}, "architecture"),
         ({}, {"sparse_anchors": 5}, "keep_all"),
     ],
 )
@@ -201,9 +221,11 @@ def test_spc_41_chunks_with_control_tokens_and_both_ends_stay() -> None:
     assert engine.tokens(ticket) == expected(prompt, 4, control=[14, 15])
 
 
+@pytest.mark.parametrize("state", [False, True])
 @pytest.mark.parametrize("rows", [{"max_rows": 16}, {"max_rows": 512}])
-def test_spc_41_the_choice_does_not_depend_on_the_chunks_of_scoring(rows: dict[str, int]) -> None:
-    engine = SparseEngine(draft=rows)
+def test_spc_41_spc_48_the_choice_does_not_depend_on_the_chunks_of_scoring(rows: dict[str, int], state: bool) -> None:
+    """Nor on a recurrent state of the draft model."""
+    engine = SparseEngine(draft={**rows, "state": state})
     ticket = engine.ask(PROMPT, max_outputs=4)
     engine.turn_until_idle()
     sizes = [len(step[0].tokens) for step in engine.core.draft_forwards]
@@ -228,10 +250,11 @@ def test_spc_40_a_cached_prefix_is_dense_and_shared() -> None:
     assert engine.tokens(again) == expected(longer, 6)
 
 
+@pytest.mark.parametrize("state", [False, True])
 @pytest.mark.parametrize("is_shortened", [False, True], ids=["the same prompt", "its chosen tokens"])
-def test_spc_45_no_other_request_finds_the_blocks_of_a_sparse_one(is_shortened: bool) -> None:
+def test_spc_45_spc_48_no_other_request_finds_the_blocks_of_a_sparse_one(is_shortened: bool, state: bool) -> None:
     """Neither the same prompt, nor a dense prompt of just the chosen tokens, finds more than the dense prefix."""
-    engine = SparseEngine()
+    engine = SparseEngine(state=state)
     engine.complete(PROMPT[:32], max_outputs=1)
     kept = [PROMPT[at] for at in kept_of(PROMPT, n_cached=32)]
     ticket = engine.ask(PROMPT, max_outputs=40)
@@ -244,10 +267,26 @@ def test_spc_45_no_other_request_finds_the_blocks_of_a_sparse_one(is_shortened: 
     assert engine.tokens(dense) == dense_outputs(prompt, 10)
 
 
-def test_spc_46_a_preempted_run_does_not_take_the_blocks_of_its_shortened_text() -> None:
+def test_spc_48_no_snapshot_is_taken_behind_the_dense_prefix() -> None:
+    """The state there is that of a shorter text. A dense run takes a snapshot in each block."""
+    engine = SparseEngine(state=True)
+    engine.complete(PROMPT[:32], max_outputs=1)
+    most = {}
+    for policy in ("sparse", "dense"):
+        before = engine.core.states()[1]
+        engine.ask(PROMPT, policy, max_outputs=30)
+        most[policy] = 0
+        while engine.turn():
+            most[policy] = max(most[policy], engine.core.states()[1] - before)
+    assert most["sparse"] == 0
+    assert most["dense"] >= 16
+
+
+@pytest.mark.parametrize("state", [False, True])
+def test_spc_46_spc_48_a_preempted_run_does_not_take_the_blocks_of_its_shortened_text(state: bool) -> None:
     """A dense prompt that spells the chosen tokens leaves blocks that are not the sparse sequence's."""
     kept = [PROMPT[at] for at in kept_of(PROMPT)]
-    engine = SparseEngine()
+    engine = SparseEngine(state=state)
     sequence = engine.sequence()
     ticket = engine.ask(PROMPT, sequence=sequence, max_outputs=100)
     while len(engine.tokens(ticket)) < 5:
@@ -273,10 +312,10 @@ BEFORE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("n_sequences", [1, 2])
+@pytest.mark.parametrize(("n_sequences", "state"), [(1, False), (2, False), (2, True)])
 @pytest.mark.parametrize("fault", BEFORE)
-def test_spc_44_a_failure_before_the_first_token_is_dense(fault: str, n_sequences: int) -> None:
-    engine = SparseEngine(**BEFORE[fault])
+def test_spc_44_spc_48_a_failure_before_the_first_token_is_dense(fault: str, n_sequences: int, state: bool) -> None:
+    engine = SparseEngine(**BEFORE[fault], state=state)
     siblings = [engine.sequence() for _ in range(n_sequences - 1)]
     ticket = engine.ask(PROMPT, sampling=SAMPLERS[1], siblings=siblings, max_outputs=9)
     engine.turn_until_idle()
@@ -326,8 +365,10 @@ def test_spc_44_if_the_whole_prompt_fails_too_that_is_the_error() -> None:
 
 
 @pytest.mark.parametrize("n_turns", range(1, 26))
-def test_spc_44_a_cancel_in_any_phase_frees_both_caches_within_a_turn(n_turns: int) -> None:
-    engine = SparseEngine(draft={"max_rows": 64}, prefix_cache=False)
+def test_spc_44_spc_48_a_cancel_in_any_phase_frees_both_caches_within_a_turn(n_turns: int) -> None:
+    """Of models without a state in every second case, and with one in the others."""
+    state = n_turns % 2 == 1
+    engine = SparseEngine(draft={"max_rows": 64, "state": state}, state=state, prefix_cache=False)
     sequence = engine.sequence()
     ticket = engine.ask(PROMPT, sequence=sequence, max_outputs=30)
     for _ in range(n_turns):
@@ -369,8 +410,9 @@ def test_spc_44_others_go_on_while_a_prompt_is_scored_and_a_paused_one_waits() -
 
 
 @pytest.mark.long
-def test_spc_45_a_thousand_sparse_requests_leave_no_block() -> None:
-    engine = SparseEngine()
+@pytest.mark.parametrize("state", [False, True])
+def test_spc_45_spc_48_a_thousand_sparse_requests_leave_no_block(state: bool) -> None:
+    engine = SparseEngine(draft={"state": state}, state=state)
     rng = random.Random(5)
     for i in range(1000):
         prompt = prompt_of(rng.randrange(100, 260), i)
@@ -387,16 +429,18 @@ def test_spc_45_a_thousand_sparse_requests_leave_no_block() -> None:
     assert engine.complete(PROMPT, max_outputs=8) == dense_outputs(PROMPT, 8)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(4)
+@pytest.mark.parametrize("state", [False, True])
 @pytest.mark.parametrize("preempts", [False, True])
 @pytest.mark.parametrize("drafts", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_spc_46_in_company_each_run_is_as_alone(seed: int, drafts: bool, preempts: bool) -> None:
+def test_spc_46_spc_48_in_company_each_run_is_as_alone(seed: int, drafts: bool, preempts: bool, state: bool) -> None:
     """Sparse and dense prompts together, guessing and preempted."""
     rng = random.Random(seed)
     engine = SparseEngine(
-        n_blocks=300, max_context=512, drafts=drafts, fixed_depth=True, n_draft_blocks=150, prefix_cache=False
-    )
+        n_blocks=300, max_context=512, drafts=drafts, fixed_depth=True, n_draft_blocks=150, prefix_cache=False,
+        state=state,
+    )  # fmt: skip
     sequences = []
     asked: list[tuple[int, list[int], Sampler, int, bool, int]] = []
     for i in range(12):

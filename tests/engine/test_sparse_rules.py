@@ -31,13 +31,31 @@ def test_spc_41_the_selection_is_that_of_its_definition(seed: int) -> None:
         keep, anchors = rng.randrange(1, ALL + 1), rng.choice([1, 1, 2, 64])
         tokens, importance = [rng.randrange(200) for _ in range(n)], floats(rng, n)
         control = sorted(rng.sample(range(200), rng.choice([0, 1])))
-        found = _testing.select_tokens(tokens, importance, keep, anchors, control)
-        assert found == chosen(tokens, importance, Fraction(keep, ALL), anchors=anchors, control=control)
+        backbone = rng.choice([0, 0, 1, rng.randrange(ALL + 1), ALL])
+        found = _testing.select_tokens(tokens, importance, keep, anchors, control, backbone)
+        rules = {"anchors": anchors, "control": control, "backbone": Fraction(backbone, ALL)}
+        assert found == chosen(tokens, importance, Fraction(keep, ALL), **rules)
         assert found == sorted(set(found))
         assert found[0] >= 0
         assert found[-1] == n - 1
         least = _testing.least_selected(n, keep)
         assert len(found) >= least == -(-n * keep // ALL)
+
+
+def test_spc_49_the_backbone_is_the_centres_of_equal_strata() -> None:
+    """Of 10 chunks, 0.4 are 4 strata of two and a half chunks. They count toward the share to keep."""
+    rising = [float(i // CHUNK) for i in range(320)]
+    chunks = {}
+    for backbone in (0, 1, 4000, ALL):
+        found = _testing.select_tokens([1] * 320, rising, 5000, 1, [], backbone)
+        chunks[backbone] = sorted({at // CHUNK for at in found})
+    assert chunks == {0: [0, 6, 7, 8, 9], 1: [0, 5, 7, 8, 9], 4000: [0, 1, 3, 6, 8, 9], ALL: list(range(10))}
+    assert _testing.select_tokens([1] * 320, [0.0] * 320, 1, 1, [], 1)[32:64] == list(range(160, 192))
+
+
+def test_spc_49_a_prompt_pays_only_if_its_backbone_does() -> None:
+    assert reason("auto", 3000, 10000, backbone=3000) == "" == reason("auto", 3000, 10000, backbone=6000)
+    assert reason("auto", 3000, 10000, backbone=8000) == "not_profitable" != reason("auto", 3000, 10000)
 
 
 def test_spc_41_known_selections() -> None:
@@ -60,6 +78,7 @@ DENSE: list[tuple[dict[str, Any], str]] = [
     ({"policy": "dense", "keep": ALL}, "requested"),
     ({"keep": ALL}, "keep_all"),
     ({"keep": ALL, "wants_scores": True}, "keep_all"),
+    ({"backbone": ALL}, "keep_all"),
     ({"wants_scores": True}, "prompt_scores"),
     ({"wants_scores": True, "n_new": 65537}, "prompt_scores"),
     ({"wants_scores": True, "has_media": True}, "prompt_scores"),
@@ -72,9 +91,6 @@ DENSE: list[tuple[dict[str, Any], str]] = [
     ({"policy": "auto", "n_new": 100, "threshold": 100}, "below_threshold"),
     ({"policy": "auto", "n_new": 8192, "n_cached": 50000}, "below_threshold"),
     ({"policy": "auto", "draft": (1.0, 0)}, "not_profitable"),
-    ({"policy": "auto", "draft": (1.0, 0), "model_takes_gaps": False}, "not_profitable"),
-    ({"policy": "auto", "model_takes_gaps": False}, "architecture"),
-    ({"model_takes_gaps": False}, "architecture"),
 ]
 SPARSE: list[dict[str, Any]] = [
     {"n_new": 1},

@@ -21,8 +21,6 @@ std::string_view name_of(DenseReason reason) noexcept {
       return "below_threshold";
     case DenseReason::not_profitable:
       return "not_profitable";
-    case DenseReason::architecture:
-      return "architecture";
     case DenseReason::failed:
       return "failed";
   }

@@ -6,7 +6,7 @@
 
 namespace imp {
 
-// The share to keep is an integer in units of 1 / kKeepAll, so that the number of tokens is exact.
+// Shares of a prompt are integers in units of 1 / kKeepAll, so that the number of tokens is exact.
 inline constexpr int kKeepAll = 10000;
 
 enum class SparsePolicy : std::uint8_t {
@@ -20,6 +20,7 @@ struct SparseRequest {
   bool is_asked = false;  // else nothing is reported
   SparsePolicy policy = SparsePolicy::dense;
   std::int32_t keep = kKeepAll;
+  std::int32_t backbone = 0;  // the share of its chunks that stay wherever the attention goes
 };
 
 // Why a prompt was evaluated as a whole.
@@ -32,8 +33,7 @@ enum class DenseReason : std::uint8_t {
   over_limit,     // more tokens than the server scores, or than the draft model holds
   below_threshold,
   not_profitable,
-  architecture,  // the model has sliding windows or a recurrent state
-  failed,        // scoring, or the evaluation of the part
+  failed,  // scoring, or the evaluation of the part
 };
 // As in reports; empty for `none`.
 std::string_view name_of(DenseReason reason) noexcept;

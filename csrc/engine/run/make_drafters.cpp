@@ -10,6 +10,7 @@
 #include "engine/speculation/head_drafter.h"
 #include "engine/speculation/known_answer_drafter.h"
 #include "engine/speculation/model_drafter.h"
+#include "model/draft_model.h"
 
 namespace imp {
 namespace {
@@ -66,7 +67,7 @@ DraftUses make_drafters(LoadedModel& model, const EngineOptions& options, Clock 
     uses.drafters.push_back(std::move(drafter));
   };
   if (model.head != nullptr && is_wanted(HeadDrafter::kName)) add(head_drafter(model, options, media));
-  const bool drafts = is_wanted(ModelDrafter::kName);
+  const bool drafts = model.draft != nullptr && may_guess(model.draft->config()) && is_wanted(ModelDrafter::kName);
   if (model.draft == nullptr || (!drafts && !options.sparse_prefill)) return uses;
   const auto steps = draft_steps(model, options, std::move(clock));
   if (drafts) add(std::make_unique<ModelDrafter>(steps, model.draft_cost));

@@ -1,6 +1,7 @@
 // The positions of a sequence whose prompt is evaluated in part.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -19,6 +20,13 @@ struct SparsePrompt {
     if (cell < n_dense) return cell;
     const auto place = static_cast<std::size_t>(cell - n_dense);
     return place < kept.size() ? kept[place] : cell + shift;
+  }
+  // The first cell at or behind this position.
+  int cell_from(int position) const noexcept {
+    if (position < n_dense) return std::max(position, 0);
+    const auto found = std::ranges::lower_bound(kept, position);
+    const int cell = n_dense + static_cast<int>(found - kept.begin());
+    return found == kept.end() ? std::max(cell, position - shift) : cell;
   }
 };
 

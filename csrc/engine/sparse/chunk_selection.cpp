@@ -11,9 +11,18 @@
 namespace imp {
 namespace {
 
-int share_of(int n, int keep) noexcept {
-  const auto share = ceil_div(static_cast<std::int64_t>(n) * keep, std::int64_t{kKeepAll});
-  return std::max(1, static_cast<int>(share));
+// Rounded up.
+int share_of(int n, int share) noexcept {
+  return static_cast<int>(ceil_div(static_cast<std::int64_t>(n) * share, std::int64_t{kKeepAll}));
+}
+
+int least_of(int n, int keep) noexcept {
+  return std::max(1, share_of(n, keep));
+}
+
+// The centre of one of n_strata equal strata.
+int centre_of(int stratum, int n_strata, int n_chunks) noexcept {
+  return static_cast<int>((2 * std::int64_t{stratum} + 1) * n_chunks / (2 * std::int64_t{n_strata}));
 }
 
 // The part of a list that belongs to a chunk; the last chunk may be shorter.
@@ -50,7 +59,7 @@ std::vector<int> ranked(std::span<const float> importance, int n_chunks) {
 }  // namespace
 
 int least_selected(int n_tokens, int keep) noexcept {
-  return share_of(n_tokens, keep);
+  return least_of(n_tokens, keep);
 }
 
 std::vector<std::int32_t> select_tokens(std::span<const std::int32_t> tokens, std::span<const float> importance,
@@ -69,8 +78,10 @@ std::vector<std::int32_t> select_tokens(std::span<const std::int32_t> tokens, st
   for (int chunk = 0; chunk < n_chunks; ++chunk) {
     if (always_stays(tokens, chunk, n_chunks, rules)) keep(chunk);
   }
+  const int n_strata = share_of(n_chunks, rules.backbone);
+  for (int i = 0; i < n_strata; ++i) keep(centre_of(i, n_strata, n_chunks));
   for (const int chunk : ranked(importance, n_chunks)) {
-    if (n_kept_chunks >= share_of(n_chunks, rules.keep) && n_kept >= share_of(n_tokens, rules.keep)) break;
+    if (n_kept_chunks >= least_of(n_chunks, rules.keep) && n_kept >= least_of(n_tokens, rules.keep)) break;
     keep(chunk);
   }
   std::vector<std::int32_t> kept;

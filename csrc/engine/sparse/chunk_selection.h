@@ -14,6 +14,7 @@ inline constexpr int kSelectionChunk = 32;
 
 struct SelectionRules {
   int keep = kKeepAll;                             // least share of the tokens and of the chunks; at least 1
+  int backbone = 0;                                // share of the chunks that always stay, evenly spread; 0 … kKeepAll
   int anchors = 1;                                 // chunks at either end that always stay; at least 1
   std::span<const std::int32_t> control_tokens{};  // ascending; a chunk with one of them always stays
 };

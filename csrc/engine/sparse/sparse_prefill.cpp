@@ -21,8 +21,8 @@ constexpr int kMinRows = 24;
 }  // namespace
 
 SparsePrefill::SparsePrefill(EngineState& state, const Speculation& speculation, std::unique_ptr<PromptScorer> scorer,
-                             const Clock& clock, bool takes_gaps)
-    : state_(state), speculation_(speculation), scorer_(std::move(scorer)), clock_(clock), takes_gaps_(takes_gaps) {
+                             const Clock& clock)
+    : state_(state), speculation_(speculation), scorer_(std::move(scorer)), clock_(clock) {
   if (state.options.sparse_prefill && scorer_ == nullptr) {
     throw FieldInvalid("sparse_prefill", "1, expected 0: there is no draft model");
   }
@@ -49,7 +49,6 @@ void SparsePrefill::decide(Sequence& sequence) {
                              .wants_scores = run.returns.scores,
                              .has_media = !sequence.media.empty(),
                              .max_scored = scorer_->max_tokens(),
-                             .model_takes_gaps = takes_gaps_,
                              .draft = is_measured ? draft_.cost() : PromptCost{.linear = scorer_->cost_of_row()},
                              .model = is_measured ? model_.cost() : PromptCost{.linear = 1}};
   const SparseLimits limits = {.threshold = state_.options.sparse_threshold,
@@ -129,6 +128,7 @@ void SparsePrefill::make_sparse(Sequence& sequence) {
   const auto tokens = std::span<const std::int32_t>(sequence.tokens).subspan(static_cast<std::size_t>(first_));
   std::vector<std::int32_t> kept = select_tokens(tokens, scorer_->importance(),
                                                  {.keep = sequence.run->sparse_request.keep,
+                                                  .backbone = sequence.run->sparse_request.backbone,
                                                   .anchors = state_.options.sparse_anchors,
                                                   .control_tokens = state_.options.control_tokens});
   if (kept.size() == tokens.size()) return;

@@ -19,9 +19,9 @@ namespace imp {
 // fails before its first output, it becomes dense again.
 class SparsePrefill {
  public:
-  // takes_gaps: see ForwardPass. Throws InvalidArgument if the options need a scorer and there is none.
+  // Throws InvalidArgument if the options need a scorer and there is none.
   SparsePrefill(EngineState& state, const Speculation& speculation, std::unique_ptr<PromptScorer> scorer,
-                const Clock& clock, bool takes_gaps);
+                const Clock& clock);
 
   // Decides whether the prompt of a new run is scored, and sets Run::awaits_scoring.
   void decide(Sequence& sequence);
@@ -48,7 +48,6 @@ class SparsePrefill {
   const Speculation& speculation_;
   std::unique_ptr<PromptScorer> scorer_;  // null: there is none
   const Clock& clock_;
-  bool takes_gaps_;
   PromptCostFit model_;
   PromptCostFit draft_;
   int n_decode_rows_ = 0;  // of the last step

@@ -1,6 +1,8 @@
 // The table of contracts.md, Sparse prefill.
 #include "engine/sparse/sparse_rules.h"
 
+#include <algorithm>
+
 #include "engine/sparse/chunk_selection.h"
 
 namespace imp {
@@ -13,7 +15,8 @@ constexpr double kMaxTimeShare = 0.8;
 bool pays(const SparseRequest& request, const PromptFacts& facts) noexcept {
   const double first = facts.n_cached;
   const double scoring = facts.draft.of(0, first + facts.n_new);
-  const double part = facts.model.of(first, least_selected(facts.n_new, request.keep));
+  const int share = std::max(request.keep, request.backbone);
+  const double part = facts.model.of(first, least_selected(facts.n_new, share));
   return scoring + part < kMaxTimeShare * facts.model.of(first, facts.n_new);
 }
 
@@ -22,7 +25,7 @@ bool pays(const SparseRequest& request, const PromptFacts& facts) noexcept {
 DenseReason why_dense(const SparseRequest& request, const SparseLimits& limits, const PromptFacts& facts) noexcept {
   const bool is_automatic = request.policy == SparsePolicy::automatic;
   if (request.policy == SparsePolicy::dense) return DenseReason::requested;
-  if (request.keep == kKeepAll) return DenseReason::keep_all;
+  if (std::max(request.keep, request.backbone) == kKeepAll) return DenseReason::keep_all;
   if (facts.wants_scores) return DenseReason::prompt_scores;
   if (facts.has_media) return DenseReason::media;
   if (facts.n_new > limits.max_tokens || facts.n_cached + facts.n_new > facts.max_scored) {
@@ -30,7 +33,6 @@ DenseReason why_dense(const SparseRequest& request, const SparseLimits& limits, 
   }
   if (is_automatic && facts.n_new <= limits.threshold) return DenseReason::below_threshold;
   if (is_automatic && !pays(request, facts)) return DenseReason::not_profitable;
-  if (!facts.model_takes_gaps) return DenseReason::architecture;
   return DenseReason::none;
 }
 

@@ -12,9 +12,8 @@ struct PromptFacts {
   int n_new = 0;              // tokens after them
   bool wants_scores = false;  // of the prompt's tokens
   bool has_media = false;
-  int max_scored = 0;            // the longest prompt that the draft model holds
-  bool model_takes_gaps = true;  // see ForwardPass
-  PromptCost draft;              // costs in one unit
+  int max_scored = 0;  // the longest prompt that the draft model holds
+  PromptCost draft;    // costs in one unit
   PromptCost model;
 };
 

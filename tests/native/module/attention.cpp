@@ -86,12 +86,13 @@ class TestingCache {
     return device_->to_array(q);
   }
 
-  // ends: of the rows of each sequence; empty, or empty for a sequence: its rows see no key after their own.
+  // ends, starts: of the rows of each sequence; empty, or empty for a sequence: its rows have none.
   // max_context 0: the length of the longest sequence; max_sequences 0: the number of sequences. Larger values reserve
   // more scratch.
   Floats attend(int layer, const std::vector<Sequence>& sequences, const Floats& q, int n_heads, float scale,
                 float soft_cap, int window, const std::optional<Floats>& sinks, std::optional<int> scratch_fill,
-                int max_context, int max_sequences, int ahead, const std::vector<std::vector<std::int32_t>>& ends) {
+                int max_context, int max_sequences, int ahead, const std::vector<std::vector<std::int32_t>>& ends,
+                const std::vector<std::vector<std::int32_t>>& starts) {
     AttentionParams params = params_of(layer, n_heads, scale, soft_cap, window);
     params.ahead = ahead;
     const auto sink_values = sinks ? load(*sinks) : nullptr;
@@ -99,6 +100,7 @@ class TestingCache {
     const Rows rows = device_->to_rows(q);
     std::vector<SequenceRows> batch = rows_of(sequences);
     for (std::size_t i = 0; i < ends.size(); ++i) batch.at(i).ends = ends[i];
+    for (std::size_t i = 0; i < starts.size(); ++i) batch.at(i).starts = starts[i];
     reserve(batch, rows.n_rows, params, max_context, max_sequences);
     Backend& backend = device_->backend();
     if (scratch_fill) fill_scratch(backend, static_cast<std::uint8_t>(*scratch_fill));
@@ -228,7 +230,8 @@ void register_testing_attention(py::module_& module) {
       .def("attend", &TestingCache::attend, py::arg("layer"), py::arg("sequences"), py::arg("q"), py::arg("n_heads"),
            py::arg("scale"), py::arg("soft_cap") = 0.0F, py::arg("window") = 0, py::arg("sinks") = py::none(),
            py::arg("scratch_fill") = py::none(), py::arg("max_context") = 0, py::arg("max_sequences") = 0,
-           py::arg("ahead") = 0, py::arg("ends") = std::vector<std::vector<std::int32_t>>{})
+           py::arg("ahead") = 0, py::arg("ends") = std::vector<std::vector<std::int32_t>>{},
+           py::arg("starts") = std::vector<std::vector<std::int32_t>>{})
       .def("attend_in_steps", &TestingCache::attend_in_steps, py::arg("layer"), py::arg("steps"), py::arg("n_heads"),
            py::arg("scale"), py::arg("soft_cap") = 0.0F, py::arg("window") = 0, py::arg("max_context") = 0)
       .def("attention_mass", &TestingCache::attention_mass, py::arg("layer"), py::arg("position"), py::arg("blocks"),

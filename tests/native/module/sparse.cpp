@@ -32,31 +32,32 @@ void register_testing_sparse(py::module_& module) {
   module.def(
       "select_tokens",
       [](const std::vector<std::int32_t>& tokens, const std::vector<float>& importance, int keep, int anchors,
-         const std::vector<std::int32_t>& control_tokens) {
-        return select_tokens(tokens, importance, {.keep = keep, .anchors = anchors, .control_tokens = control_tokens});
+         const std::vector<std::int32_t>& control_tokens, int backbone) {
+        return select_tokens(
+            tokens, importance,
+            {.keep = keep, .backbone = backbone, .anchors = anchors, .control_tokens = control_tokens});
       },
       py::arg("tokens"), py::arg("importance"), py::arg("keep"), py::arg("anchors") = 1,
-      py::arg("control_tokens") = std::vector<std::int32_t>{});
+      py::arg("control_tokens") = std::vector<std::int32_t>{}, py::arg("backbone") = 0);
   module.def(
       "why_dense",
       [](const std::string& policy, int keep, int n_new, int n_cached, int threshold, int max_tokens, bool wants_scores,
-         bool has_media, int max_scored, bool model_takes_gaps, const Cost& draft, const Cost& model) {
+         bool has_media, int max_scored, const Cost& draft, const Cost& model, int backbone) {
         const DenseReason reason =
-            why_dense(sparse_request(policy, keep), {.threshold = threshold, .max_tokens = max_tokens},
+            why_dense(sparse_request(policy, keep, backbone), {.threshold = threshold, .max_tokens = max_tokens},
                       {.n_cached = n_cached,
                        .n_new = n_new,
                        .wants_scores = wants_scores,
                        .has_media = has_media,
                        .max_scored = max_scored,
-                       .model_takes_gaps = model_takes_gaps,
                        .draft = cost_of(draft),
                        .model = cost_of(model)});
         return std::string(name_of(reason));
       },
       py::arg("policy"), py::arg("keep"), py::arg("n_new"), py::kw_only(), py::arg("n_cached") = 0,
       py::arg("threshold") = 8192, py::arg("max_tokens") = 65536, py::arg("wants_scores") = false,
-      py::arg("has_media") = false, py::arg("max_scored") = 1 << 20, py::arg("model_takes_gaps") = true,
-      py::arg("draft") = Cost{0.1, 0}, py::arg("model") = Cost{1, 0},
+      py::arg("has_media") = false, py::arg("max_scored") = 1 << 20, py::arg("draft") = Cost{0.1, 0},
+      py::arg("model") = Cost{1, 0}, py::arg("backbone") = 0,
       "Why a prompt is evaluated as a whole; empty: it is not.");
   py::class_<PromptCostFit>(module, "PromptCostFit")
       .def(py::init<>())

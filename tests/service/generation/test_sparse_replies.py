@@ -24,6 +24,8 @@ SPARSE, AUTO, DENSE = (
 )
 # Chunks of 32, the last with 16 tokens: at 0.3, four of thirteen would be fewer than 120 tokens.
 SELECTED = 4 * 32 + 16
+# The centres of 7 strata of 13 chunks: 0, 2, 4, 6, 8, 10, 12.
+SELECTED_WITH_BACKBONE = 6 * 32 + 16
 
 
 def result_of(model: Any, prompt: list[int] = PROMPT, **options: Any) -> GenerationResult:
@@ -54,6 +56,19 @@ def test_spc_47_the_library_reports_a_sparse_prompt(library: Any) -> None:
     more = result_of(library, sparse_prefill="sparse", sparse_prefill_keep=0.5)
     assert report_of(more).selected_tokens == 6 * 32 + 16
     assert result_of(library).sparse_prefill is None
+
+
+def test_spc_49_a_request_states_its_backbone(library: Any) -> None:
+    """A share of half of the chunks: 7 strata of 13, besides both ends. The settings state none."""
+    found = report_of(result_of(library, sparse_prefill="sparse", sparse_prefill_backbone=0.5, cache_salt="a"))
+    assert found.selected_tokens == SELECTED_WITH_BACKBONE
+    none = report_of(result_of(library, sparse_prefill="sparse", sparse_prefill_backbone=0, cache_salt="b"))
+    assert none.selected_tokens == SELECTED
+    alone = report_of(result_of(library, sparse_prefill_backbone=0.5, cache_salt="c"))
+    assert (alone.is_sparse, alone.reason) == (False, "requested")
+    for wrong in (-0.1, 1.1, float("nan"), "much"):
+        with pytest.raises(InvalidArgument, match=r"sparse_prefill\.backbone"):
+            library.generate(PROMPT, sparse_prefill="sparse", sparse_prefill_backbone=wrong)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +125,8 @@ def test_spc_40_where_it_is_not_served_it_is_refused(tmp_path: Any, settings: tu
     copy = tmp_path / "model.gguf"
     copy.write_bytes(imp_service.models.demo_model_path().read_bytes())
     with imp_service.load(None, *SMALL, *(setting.format(copy=copy) for setting in settings)) as model:
-        for options in ({"sparse_prefill": "auto"}, {"sparse_prefill": "sparse"}, {"sparse_prefill_keep": 0.5}):
+        wanted: list[dict[str, Any]] = [{"sparse_prefill": "auto"}, {"sparse_prefill": "sparse"}]
+        for options in (*wanted, {"sparse_prefill_keep": 0.5}, {"sparse_prefill_backbone": 0.5}):
             with pytest.raises(Error, match=why) as caught:
                 model.generate(PROMPT, **options)
             assert caught.value.reason == "FEATURE_DISABLED"
@@ -120,9 +136,12 @@ def test_spc_40_where_it_is_not_served_it_is_refused(tmp_path: Any, settings: tu
 
 
 def test_spc_40_the_settings_decide_for_requests_that_do_not_say() -> None:
-    with imp_service.load(None, *ON, *SMALL, "sparse_prefill.policy=auto", "sparse_prefill.keep=0.5") as model:
-        found = report_of(result_of(model))
+    chosen = ("policy=auto", "keep=0.5", "backbone=0.6")
+    with imp_service.load(None, *ON, *SMALL, *(f"sparse_prefill.{each}" for each in chosen)) as model:
+        found = report_of(result_of(model, sparse_prefill_backbone=0))
         assert (found.is_sparse, found.selected_tokens) == (True, 6 * 32 + 16)
+        # The centres of 8 strata of 13 chunks, with both ends among them.
+        assert report_of(result_of(model, cache_salt="backbone")).selected_tokens == 7 * 32 + 16
         dense = result_of(model, sparse_prefill="dense").sparse_prefill
         assert dense == SparsePrefillReport(False, "requested")
 
@@ -179,6 +198,8 @@ def test_spc_47_http_says_so_in_a_header(http: HttpServed, stream: bool) -> None
     for fields, expected in (
         ({"sparse_prefill": "sparse"}, "sparse_prefill=0.30"),
         ({"sparse_prefill": "sparse", "sparse_prefill_keep": 0.4}, "sparse_prefill=0.40"),
+        ({"sparse_prefill": "sparse", "sparse_prefill_backbone": 0.1}, "sparse_prefill=0.30"),
+        ({"sparse_prefill": "sparse", "sparse_prefill_backbone": 0.6}, "sparse_prefill=0.60"),
         ({"sparse_prefill": "dense"}, None),
         ({}, None),
     ):

@@ -15,6 +15,8 @@ OPTIONS: dict[str, Any] = {
     "n_blocks": 64, "max_context": 1024, "max_running": 8, "step_tokens": 64, "prefill_chunk": 32,
     "cache_secret": (3, 5), "sparse_prefill": True, "sparse_threshold": 100,
 }  # fmt: skip
+# Of a model with a recurrent state: a snapshot in each block.
+STATE = {"n_state_slots": 80, "state_snapshot_tokens": 16}
 KEEP = 3000
 
 
@@ -31,14 +33,16 @@ class SparseEngine(TurnedEngine):
         n_draft_blocks: int = 64,
         draft_context: int = 1024,
         guess: Any = None,
+        state: bool = False,
         **options: Any,
     ) -> None:
+        script = {"state": state, **(script or {})}
         given = _testing.ScriptDraft(
             _testing.Script("hash", **(draft or {})), n_blocks=n_draft_blocks, max_context=draft_context,
             drafts=drafts, cost=cost,
         )  # fmt: skip
-        engine_options = _core.EngineOptions(**{**OPTIONS, **options})
-        core = _testing.ManualEngine(_testing.Script("hash", **(script or {})), engine_options, guess, given)
+        engine_options = _core.EngineOptions(**{**OPTIONS, **(STATE if state else {}), **options})
+        core = _testing.ManualEngine(_testing.Script("hash", **script), engine_options, guess, given)
         super().__init__(core)
 
     def ask(self, tokens: Sequence[int], policy: str | None = "sparse", keep: int = KEEP, **given: Any) -> int:
@@ -49,8 +53,9 @@ class SparseEngine(TurnedEngine):
         return sparse.is_sparse, sparse.reason, sparse.n_scored, sparse.n_selected
 
     def assert_nothing_left(self) -> None:
-        """Asserts that no sequence, in either model, holds a block."""
+        """Asserts that no sequence, in either model, holds a block or a state."""
         self.assert_at_rest()
+        assert self.core.states()[0] == 0
         assert self.core.draft_blocks[0] == 0
 
 

@@ -31,13 +31,19 @@ Asked = tuple[int, int, list[int]]  # rows, position of the first, blocks
 
 @dataclass
 class Held:
-    """One sequence: its K and V from position 0, its blocks in the pool, the requested rows of q and their ends."""
+    """One sequence: its K and V from cell 0, its blocks in the pool, the requested rows of q, their ends and starts."""
 
     k: Array
     v: Array
     q: Array
     blocks: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+
+    @property
+    def seen(self) -> dict[str, list[int]]:
+        """The arguments of the oracles that say which keys each row sees, where that is not by its position alone."""
+        return {"ends": self.ends, "starts": self.starts}
 
     @property
     def first(self) -> int:
@@ -83,6 +89,7 @@ def attend(
     max_context: int = 0,
     max_sequences: int = 0,
     ends: list[list[int]] | None = None,
+    starts: list[list[int]] | None = None,
 ) -> Array:
     return cache.attend(
         1,
@@ -98,6 +105,7 @@ def attend(
         max_sequences=max_sequences,
         ahead=heads.ahead,
         ends=ends or [],
+        starts=starts or [],
     )
 
 
@@ -121,6 +129,7 @@ def attend_all(
         max_context=max_context,
         max_sequences=max_sequences,
         ends=[held.ends for held in sequences],
+        starts=[held.starts for held in sequences],
     )
 
 
@@ -152,7 +161,11 @@ class Expected:
         for held in self.sequences:
             q, k, v = self._multiplied(held)
             first = max(0, held.first + shift)
-            found.append(attention(oracle or self.heads, q, first, k, np.roll(v, roll, axis=0), ends=held.ends))
+            found.append(
+                attention(
+                    oracle or self.heads, q, first, k, np.roll(v, roll, axis=0), ends=held.ends, starts=held.starts
+                )
+            )
         return np.concatenate(found)
 
     def _multiplied(self, held: Held) -> tuple[Array, Array, Array]:
@@ -170,9 +183,9 @@ class Expected:
         exact = (heads, q, held.first, k, v)
         bounds = np.zeros(q.shape)
         if self.on_gpu:
-            bounds += tolerances.gpu_weights(spread(*exact, ends=held.ends), self.dtype, len(k), float(np.abs(v).max()))
+            bounds += tolerances.gpu_weights(spread(*exact, **held.seen), self.dtype, len(k), float(np.abs(v).max()))
         elif types_of(self.dtype)[1] == "bf16":
-            bounds += tolerances.bfloat16_weights(spread(*exact, ends=held.ends))
+            bounds += tolerances.bfloat16_weights(spread(*exact, **held.seen))
         is_rotated = types_of(self.dtype)[1] in ROTATED
         if is_rotated:
             v = stored_rotated(held.v, types_of(self.dtype)[1], heads.head_dim)
@@ -186,7 +199,7 @@ class Expected:
         if not is_rotated:
             return bounds
         bounds += self._rounding(held, q, k)
-        magnitudes = attention(heads, q, held.first, k, np.abs(v), ends=held.ends) + bounds
+        magnitudes = attention(heads, q, held.first, k, np.abs(v), **held.seen) + bounds
         return bounds + tolerances.head_rotation(magnitudes, group_of(heads.head_dim))
 
     def _rounding(self, held: Held, q: Array, k: Array) -> Array:
@@ -196,7 +209,7 @@ class Expected:
         levels = np.float64(kind.levels)[codes]
         per_head = heads.head_dim // 32
         bounds = []
-        for head, weights in enumerate(softmax(heads, q, held.first, k, ends=held.ends)):
+        for head, weights in enumerate(softmax(heads, q, held.first, k, **held.seen)):
             own = slice(head // heads.group * per_head, (head // heads.group + 1) * per_head)
             bounds.append(tolerances.rounded_weights(weights, np.float64(scales[:, own, 0]), levels[:, own]))
         return np.concatenate(bounds, axis=1)

@@ -102,11 +102,19 @@ def multiplied_on_gpu(q: Array, dtype: str, heads: Heads) -> Array:
     return stored(q * factor, "bf16" if dtype == "bf16" else "f16") * unit
 
 
-def softmax(heads: Heads, q: Array, first_position: int, k: Array, *, ends: Sequence[int] = ()) -> Iterator[Array]:
+def softmax(
+    heads: Heads,
+    q: Array,
+    first_position: int,
+    k: Array,
+    *,
+    ends: Sequence[int] = (),
+    starts: Sequence[int] = (),
+) -> Iterator[Array]:
     """Yields for each head its weights by row and position.
 
     q: rows at first_position, first_position + 1 …; k: the sequence's rows from position 0; ends: the position behind
-    the last key that each row may see, or nothing.
+    the last key that each row may see, or nothing; starts: the first key in the window of each row, or nothing.
     """
     positions = first_position + np.arange(q.shape[0])[:, None]
     keys = np.arange(k.shape[0])[None, :]
@@ -114,7 +122,7 @@ def softmax(heads: Heads, q: Array, first_position: int, k: Array, *, ends: Sequ
     if ends:
         seen &= (keys < np.array(ends)[:, None]) | (keys <= positions)
     if heads.window:
-        seen &= keys > positions - heads.window
+        seen &= keys >= np.array(starts)[:, None] if starts else keys > positions - heads.window
     for head in range(heads.n_heads):
         scores = heads.q(q, head) @ heads.kv(k, head).T * np.float64(np.float32(heads.scale))
         if heads.soft_cap:
@@ -126,16 +134,34 @@ def softmax(heads: Heads, q: Array, first_position: int, k: Array, *, ends: Sequ
         yield weights / (weights.sum(axis=1, keepdims=True) + of_sink)
 
 
-def attention(heads: Heads, q: Array, first_position: int, k: Array, v: Array, *, ends: Sequence[int] = ()) -> Array:
+def attention(
+    heads: Heads,
+    q: Array,
+    first_position: int,
+    k: Array,
+    v: Array,
+    *,
+    ends: Sequence[int] = (),
+    starts: Sequence[int] = (),
+) -> Array:
     """Returns the averages of v, whose rows are those of k, under the weights."""
-    weights = softmax(heads, q, first_position, k, ends=ends)
+    weights = softmax(heads, q, first_position, k, ends=ends, starts=starts)
     return np.concatenate([found @ heads.kv(v, head) for head, found in enumerate(weights)], axis=1)
 
 
-def spread(heads: Heads, q: Array, first_position: int, k: Array, v: Array, *, ends: Sequence[int] = ()) -> Array:
+def spread(
+    heads: Heads,
+    q: Array,
+    first_position: int,
+    k: Array,
+    v: Array,
+    *,
+    ends: Sequence[int] = (),
+    starts: Sequence[int] = (),
+) -> Array:
     """Returns the averages of |v - output| under the weights."""
     spreads = []
-    for head, weights in enumerate(softmax(heads, q, first_position, k, ends=ends)):
+    for head, weights in enumerate(softmax(heads, q, first_position, k, ends=ends, starts=starts)):
         values = heads.kv(v, head).astype(np.float64)
         rows = []
         for weight, output in zip(weights, weights @ values, strict=True):

@@ -22,6 +22,7 @@ def chosen(
     *,
     anchors: int = 1,
     control: Sequence[int] = (),
+    backbone: Fraction = Fraction(0),
 ) -> list[int]:
     """Returns the indices of the kept tokens, by the definition."""
     chunks = [list(range(first, min(first + CHUNK, len(tokens)))) for first in range(0, len(tokens), CHUNK)]
@@ -32,6 +33,8 @@ def chosen(
         for i, chunk in enumerate(chunks)
         if i < anchors or i >= len(chunks) - anchors or any(tokens[at] in control for at in chunk)
     }
+    n_strata = math.ceil(len(chunks) * backbone)
+    kept |= {math.floor(Fraction(2 * i + 1, 2 * n_strata) * len(chunks)) for i in range(n_strata)}
     means = [sum(importance[at] for at in chunk) / len(chunk) for chunk in chunks]
     for i in sorted(range(len(chunks)), key=lambda i: (-means[i], i)):
         if len(kept) >= least_chunks and sum(len(chunks[at]) for at in kept) >= least_tokens:

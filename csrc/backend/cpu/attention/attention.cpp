@@ -166,7 +166,6 @@ void Attention::add_tiles(const Call& call, const SequenceRows& sequence, int kv
       for (int row = (sequence.n_rows - 1) / rows * rows; row >= 0; row -= rows) {
         const int n_rows = std::min(rows, sequence.n_rows - row);
         const int first_position = sequence.first_position + row;
-        const int first_seen = params.window > 0 ? std::max(0, first_position - params.window + 1) : 0;
         const int first_head = kv_head * group + head;
         const AttentionTile queries = {
             .q = call.q.data + (sequence.first_row + row) * call.q.stride + first_head * params.head_dim,
@@ -181,13 +180,14 @@ void Attention::add_tiles(const Call& call, const SequenceRows& sequence, int kv
             .window = params.window,
             .sinks = params.sinks != nullptr ? params.sinks->data() + first_head : nullptr,
             .ends = sees_ahead(params, sequence) ? sequence.ends.data() + row : nullptr,
-            .ahead = params.ahead};
+            .ahead = params.ahead,
+            .starts = sequence.starts.empty() ? nullptr : sequence.starts.data() + row};
         tiles_.push_back({.sequence = &sequence,
                           .queries = queries,
                           .first_row = sequence.first_row + row,
                           .first_kv_head = kv_head,
                           .first_head = first_head,
-                          .first_split = first_seen / kSplitTokens,
+                          .first_split = first_key(queries, 0) / kSplitTokens,
                           .end_split = splits_of(end_of_keys(queries)),
                           .states = -1});
       }

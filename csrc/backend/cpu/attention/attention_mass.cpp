@@ -83,7 +83,8 @@ void AttentionMass::score(const Call& call, int kv_head, int split, int thread) 
                                 .window = 0,
                                 .sinks = nullptr,
                                 .ends = nullptr,
-                                .ahead = 0};
+                                .ahead = 0,
+                                .starts = nullptr};
     keys.pack_queries(tile, queries);
     keys.score(tile, queries, panels, 0, ceil_div(end - panels.first_position, kPanelTokens), memory);
     for (int i = 0; i < tile.n_heads; ++i) {

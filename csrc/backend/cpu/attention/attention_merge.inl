@@ -25,8 +25,7 @@ void merge(const AttentionTile& tile, int split_position, const AttentionState& 
     if (seen.begin >= seen.end) return;
     const float* from = split.values + i * width;
     float* to = into.values + i * width;
-    const int position = tile.first_position + row;
-    const bool is_first = split_position == 0 || (tile.window > 0 && position - tile.window + 1 >= split_position);
+    const bool is_first = first_key(tile, row) >= split_position;
     if (is_first) {
       into.greatest[i] = split.greatest[i];
       into.sum[i] = split.sum[i];

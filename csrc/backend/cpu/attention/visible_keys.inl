@@ -14,11 +14,17 @@ inline int end_of_keys(const AttentionTile& tile, int row) {
   return tile.ends[row] < furthest ? tile.ends[row] : furthest;
 }
 
+// The first cell that a row of the tile sees.
+inline int first_key(const AttentionTile& tile, int row) {
+  if (tile.window == 0) return 0;
+  if (tile.starts != nullptr) return tile.starts[row];
+  const int first = tile.first_position + row - tile.window + 1;
+  return first > 0 ? first : 0;
+}
+
 // Of a split, for a row of the tile.
 inline KeyRange visible_keys(const AttentionTile& tile, int row, int split_position) {
-  const int position = tile.first_position + row;
-  const int first = tile.window > 0 && position - tile.window + 1 > 0 ? position - tile.window + 1 : 0;
-  const int begin = first - split_position;
+  const int begin = first_key(tile, row) - split_position;
   const int end = end_of_keys(tile, row) - split_position;
   return {begin > 0 ? begin : 0, end < kSplitTokens ? end : kSplitTokens};
 }

@@ -96,6 +96,8 @@ void Attention::reserve(int max_sequences, int max_context, const AttentionParam
 
 void Attention::run(const CudaKvPool& pool, int layer, std::span<const SequenceRows> sequences,
                     const SequencesOnDevice& on_device, const AttentionParams& params, Rows q, Rows out) {
+  // Only sequences whose prompts were scored have starts, and no kernel scores prompts.
+  IMP_CHECK(std::ranges::all_of(sequences, [](const SequenceRows& sequence) { return sequence.starts.empty(); }));
   const KvType type = pool.type();
   AttentionArgs args = {.cache = pool.layer_view(layer),
                         .sequences = on_device,

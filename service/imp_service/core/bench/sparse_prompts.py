@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from imp_service import _core
+from imp_service.config.settings import SparsePrefillSettings
 from imp_service.core.bench.engine_runs import NS, EngineRuns, Submit
 from imp_service.core.bench.json_lines import Encode, json_lines, token_ids
 from imp_service.core.bench.report import SparseResult, Spread
@@ -39,12 +40,20 @@ class SparseBench:
     """Evaluates each prompt as a whole and in part, in turn."""
 
     def __init__(
-        self, runs: EngineRuns, threads: int, keep: float, *, divergence: Divergence, reps: int, report: Report
+        self,
+        runs: EngineRuns,
+        threads: int,
+        settings: SparsePrefillSettings,
+        *,
+        divergence: Divergence,
+        reps: int,
+        report: Report,
     ) -> None:
-        """`keep`: the share of a prompt to evaluate."""
+        """`settings`: the shares of a prompt to evaluate."""
         self._runs = runs
         self._threads = threads
-        self._keep = max(1, round(keep * KEEP_ALL))
+        self._keep = max(1, round(settings.keep * KEEP_ALL))
+        self._backbone = round(settings.backbone * KEEP_ALL)
         self._divergence = divergence
         self._reps = reps
         self._report = report
@@ -126,5 +135,6 @@ class SparseBench:
             returns=returns,
             sparse_policy=policy,
             sparse_keep=self._keep,
+            sparse_backbone=self._backbone,
             forced=forced,
         )
