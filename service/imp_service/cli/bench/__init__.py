@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imp_service.cli.arguments import Once, integers, positive_integer, positive_integers
+from imp_service.cli.arguments import Once, image_sizes, integers, positive_integer, positive_integers
 from imp_service.cli.bench.server import add_server_options, run_server
 from imp_service.cli.failure import CommandError
 from imp_service.cli.options.settings import (
@@ -20,7 +20,7 @@ from imp_service.cli.options.settings import (
 from imp_service.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from imp_service.core.bench import BenchPlan
+    from imp_service.core.bench import BenchPlan, Pictures
     from imp_service.core.bench.json_lines import Encode
     from imp_service.core.bench.sparse_prompts import Divergence
     from imp_service.core.load import LoadedModel
@@ -30,7 +30,7 @@ DEFAULT_TYPE = "q8_0"
 # The options of each kind of measurement; --reps and --json belong to both.
 _MODEL_OPTIONS = (
     *("model", "synthetic", "type", "prefill", "decode", "depth", "batch", "standard", "threads"),
-    *("speculation", "replay", "sparse_prefill"),
+    *("speculation", "replay", "sparse_prefill", "image"),
     *("config", "assignments"),
 )
 _SERVER_OPTIONS = (
@@ -42,6 +42,7 @@ EXAMPLES = (
     "imp bench --synthetic 0.6b --type q4_k_m",
     "imp bench model.gguf --speculation --replay answers.jsonl",
     "imp bench model.gguf --sparse-prefill prompts.jsonl --set sparse_prefill.enabled=true",
+    "imp bench SmolVLM2-500M.gguf --image 1024x768,512x512",
     "imp bench --server 127.0.0.1:50051 --html speed.html",
     "imp bench --server http://127.0.0.1:8000 --streams 1,16",
 )
@@ -100,6 +101,14 @@ def configure(parser: ArgumentParser) -> None:
         "time to the first token and how the answers differ; --decode sets the tokens of an answer",
     )
     parser.add_argument(
+        "--image",
+        metavar="WxH,…",
+        type=image_sizes,
+        action=Once,
+        help="also evaluate images of these sizes, each before 64 tokens of text: shows the time to decode, to encode "
+        "and to the first token, and how long a running stream waits for it, and for a text of as many tokens",
+    )
+    parser.add_argument(
         "--reps", metavar="N", type=positive_integer, action=Once, help="repetitions (default: 5; of a server 3)"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object with every measurement")
@@ -134,11 +143,12 @@ def _run_model(arguments: Namespace) -> int:
 
         file = synthetic_file(arguments.synthetic, arguments.type or DEFAULT_TYPE)
     plan = replace(_plan(arguments), reps=arguments.reps or 5, has_rows=arguments.speculation)
-    plan = replace(plan, replay=arguments.replay, sparse_prefill=arguments.sparse_prefill)
+    plan = replace(plan, replay=arguments.replay, sparse_prefill=arguments.sparse_prefill, images=arguments.image or ())
     # Only files of answers and prompts have texts, and a directory may have weights alone.
     has_texts = arguments.replay is not None or arguments.sparse_prefill is not None
     encoder_of = _encoder_of if has_texts and file is None else None
-    tools = Tools(encoder_of, None if arguments.sparse_prefill is None else _divergence())
+    divergence = None if arguments.sparse_prefill is None else _divergence()
+    tools = Tools(encoder_of, divergence, None if arguments.image is None else _pictures_of)
     progress = Progress()
     try:
         report = run_bench(configs, plan, file, progress.show, tools)
@@ -155,6 +165,12 @@ def _divergence() -> "Divergence":
     from imp_service.generation.divergence import divergence
 
     return divergence
+
+
+def _pictures_of(loaded: "LoadedModel") -> "Pictures":
+    from imp_service.cli.bench.pictures import pictures_of
+
+    return pictures_of(loaded)
 
 
 def _encoder_of(loaded: "LoadedModel") -> "Encode":

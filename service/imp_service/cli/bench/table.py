@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from imp_service.cli.output import write_number_table
-from imp_service.core.bench import BenchReport, CaseResult, ReplayResult, RowsResult, SparseResult, Spread
+from imp_service.core.bench import BenchReport, CaseResult, ImageResult, ReplayResult, RowsResult, SparseResult, Spread
 
 HEADINGS = (
     "case",
@@ -27,6 +27,10 @@ SPARSE_HEADINGS = (
     *("sparse prefill", "threads", "evaluated", "first token, whole: ms", "in part: ms"),
     *("speed-up", "min – max", "equal tokens", "divergence"),
 )
+IMAGE_HEADINGS = (
+    *("image", "threads", "tokens", "decode: ms", "encode: ms", "first token: ms", "min – max"),
+    *("longest gap: ms", "min – max", "of a text: ms", "times as long"),
+)
 MIB = 1024**2
 
 
@@ -45,6 +49,8 @@ def write_table(report: BenchReport, out: TextIO) -> None:
         write_number_table(out, REPLAY_HEADINGS, [_replay_row(each) for each in report.replays])
     if report.sparse:
         write_number_table(out, SPARSE_HEADINGS, [_sparse_row(each) for each in report.sparse])
+    if report.images:
+        write_number_table(out, IMAGE_HEADINGS, [_image_row(each) for each in report.images])
 
 
 def _head(report: BenchReport) -> list[str]:
@@ -117,6 +123,23 @@ def _sparse_row(result: SparseResult) -> tuple[str, ...]:
         f"{speed_up.least:.2f} – {speed_up.most:.2f}",
         f"{result.equal_tokens} of {result.output_tokens}",
         f"{result.divergence:.4f}",
+    )
+
+
+def _image_row(result: ImageResult) -> tuple[str, ...]:
+    first_token, gap = result.first_token_seconds, result.gap_seconds
+    return (
+        f"{result.width} x {result.height}",
+        str(result.threads),
+        str(result.prompt_tokens),
+        f"{1e3 * result.decode_seconds.median:.1f}",
+        f"{1e3 * result.encode_seconds.median:.1f}",
+        f"{1e3 * first_token.median:.1f}",
+        f"{1e3 * first_token.least:.1f} – {1e3 * first_token.most:.1f}",
+        f"{1e3 * gap.median:.1f}",
+        f"{1e3 * gap.least:.1f} – {1e3 * gap.most:.1f}",
+        f"{1e3 * result.text_gap_seconds.median:.1f}",
+        f"{result.gap_ratio:.2f}",
     )
 
 

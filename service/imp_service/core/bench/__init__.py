@@ -2,9 +2,11 @@
 
 from imp_service.core.bench.cases import STANDARD, BenchPlan, Case
 from imp_service.core.bench.measure import Tools, run_bench
+from imp_service.core.bench.pictures import Picture, Pictures
 from imp_service.core.bench.report import (
     BenchReport,
     CaseResult,
+    ImageResult,
     OverheadResult,
     ReplayResult,
     RowsResult,
@@ -18,7 +20,10 @@ __all__ = [
     "BenchReport",
     "Case",
     "CaseResult",
+    "ImageResult",
     "OverheadResult",
+    "Picture",
+    "Pictures",
     "ReplayResult",
     "RowsResult",
     "SparseResult",

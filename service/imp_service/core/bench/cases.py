@@ -54,6 +54,7 @@ class BenchPlan:
     has_rows: bool = False  # measure the cost of several rows of one sequence, at each depth
     replay: Path | None = None  # a file of known answers, decoded without and with guesses, in each batch
     sparse_prefill: Path | None = None  # a file of prompts, evaluated as a whole and in part
+    images: tuple[tuple[int, int], ...] = ()  # width and height of each
 
     def __post_init__(self) -> None:
         if any(tokens < 2 for tokens in self.decode):

@@ -13,6 +13,7 @@ from imp_service.core.bench.cases import BenchPlan, Case
 from imp_service.core.bench.engine_runs import DecodeBatch, EngineRuns
 from imp_service.core.bench.guesses import GuessBench, Sample, read_samples
 from imp_service.core.bench.json_lines import Encode
+from imp_service.core.bench.pictures import ImageBench, Pictures
 from imp_service.core.bench.report import (
     BenchReport,
     CaseResult,
@@ -47,6 +48,8 @@ class Tools:
     encoder_of: Callable[[LoadedModel], Encode] | None = None
     # Compares the answers to prompts evaluated in part.
     divergence: Divergence | None = None
+    # Makes what makes images for a model. Raises if it reads none.
+    pictures_of: Callable[[LoadedModel], Pictures] | None = None
 
 
 def run_bench(
@@ -70,6 +73,7 @@ def run_bench(
         tuple(rows for report in reports for rows in report.rows),
         tuple(replay for report in reports for replay in report.replays),
         tuple(sparse for report in reports for sparse in report.sparse),
+        tuple(image for report in reports for image in report.images),
     )
 
 
@@ -82,7 +86,10 @@ def _measure(
 ) -> BenchReport:
     report(f"loading, device.threads = {config.settings.device.threads}")
     loaded = load_weights(config, file)
+    pictures = None
     try:
+        pictures = None if tools.pictures_of is None else tools.pictures_of(loaded)
+        loaded.start(cell_token=None if pictures is None else pictures.cell_token)
         bench = ModelBench(loaded, plan.reps, report)
         encode = None if tools.encoder_of is None else tools.encoder_of(loaded)
         samples = [] if plan.replay is None else bench.samples(plan.replay, encode)
@@ -95,6 +102,7 @@ def _measure(
         cases, overheads = plan.cases(bench.threads), plan.overhead_cases(bench.threads)
         for case in [*cases, *overheads]:
             bench.require_room(case)
+        images = None if pictures is None else bench.images(pictures, plan.images)
         return BenchReport(
             model_facts(loaded, is_synthetic=file is not None),
             tuple(bench.measure(case) for case in cases),
@@ -107,9 +115,12 @@ def _measure(
                 for replay in bench.guesses.replay(samples, batch, tokens)
             ),
             tuple(_sparse(bench, plan, prompts, tools.divergence)),
+            tuple(images.measure(size) for size in plan.images) if images is not None else (),
         )
     finally:
-        loaded.client.close()
+        if pictures is not None:
+            pictures.close()
+        loaded.close()
 
 
 def _sparse(
@@ -154,7 +165,7 @@ class ModelBench:
         self._cpus = loaded.cpus
         self._speculation = loaded.config.settings.speculation
         self._no_sparse_prefill = loaded.no_sparse_prefill
-        self._sparse_keep = loaded.config.settings.sparse_prefill.keep
+        self._sparse_prefill = loaded.config.settings.sparse_prefill
         self.guesses = GuessBench(self._runs, self.threads, self._speculation.max_draft_tokens, reps, report)
 
     def samples(self, path: Path, encode: Encode | None) -> list[Sample]:
@@ -184,11 +195,18 @@ class ModelBench:
         return SparseBench(
             self._runs,
             self.threads,
-            self._sparse_keep,
+            self._sparse_prefill,
             divergence=divergence,
             reps=self._reps,
             report=self._report,
         )
+
+    def images(self, pictures: Pictures, sizes: Sequence[tuple[int, int]]) -> ImageBench:
+        """Measures images. Each of these sizes fits into the context."""
+        bench = ImageBench(self._runs, pictures, threads=self.threads, reps=self._reps, report=self._report)
+        for size in sizes:
+            bench.require_room(size, self._model.max_context)
+        return bench
 
     def require_room(self, case: Case) -> None:
         """Raises if the case cannot run."""

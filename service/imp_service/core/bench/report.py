@@ -192,6 +192,29 @@ class SparseResult(Result):
     divergence: float  # of the distributions of the next token, in nats, on average
 
 
+@dataclass(frozen=True, slots=True)
+class ImageResult(Result):
+    """An image in a prompt, alone and while a stream runs. Times of the first token begin before it is decoded."""
+
+    DERIVED = ("gap_ratio",)
+
+    threads: int
+    width: int
+    height: int
+    prompt_tokens: int  # of the image, what is written around it, and the text after it
+    image_tokens: int
+    decode_seconds: Spread
+    encode_seconds: Spread
+    first_token_seconds: Spread
+    gap_seconds: Spread  # the longest between two tokens of the stream
+    text_gap_seconds: Spread  # the same for a text of as many tokens
+
+    @property
+    def gap_ratio(self) -> float:
+        """The longest gap, in longest gaps of a text."""
+        return self.gap_seconds.median / self.text_gap_seconds.median
+
+
 def break_even(cost: float, n_guesses: int) -> float | None:
     """The share of right guesses at which a step of this cost gives as many tokens in a time as single steps."""
     if cost >= n_guesses + 1:
@@ -228,6 +251,7 @@ class BenchReport:
     rows: tuple[RowsResult, ...] = ()
     replays: tuple[ReplayResult, ...] = ()
     sparse: tuple[SparseResult, ...] = ()
+    images: tuple[ImageResult, ...] = ()
 
     def as_json(self) -> dict[str, object]:
         """The report as `imp bench --json` prints it. An incompatible change must change `schema`."""
@@ -241,4 +265,5 @@ class BenchReport:
                 "replay": [replay.as_json() for replay in self.replays],
             },
             "sparse_prefill": [sparse.as_json() for sparse in self.sparse],
+            "images": [image.as_json() for image in self.images],
         }
