@@ -411,6 +411,14 @@ class LoadOptions:
     def draft_scores_prompts(self, arg1: bool) -> None:
         ...
     @property
+    def image_cells(self) -> int:
+        """
+        The most cells of an image in families that read images of any size.
+        """
+    @image_cells.setter
+    def image_cells(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
     def interleave_nodes(self) -> list[int]:
         ...
     @interleave_nodes.setter
@@ -562,7 +570,7 @@ class Model:
     @property
     def draft(self) -> typing.Any:
         """
-        The draft model, or None. `cost` is the time of its steps by that of the model's, by the bytes that they read.
+        The draft model, or None. `cost` is the time of its steps by that of the model's, by the bytes that they read; `guesses`: whether it may guess, and not only score prompts.
         """
     @property
     def facts(self) -> list[typing.Any]:
@@ -570,7 +578,7 @@ class Model:
     @property
     def head(self) -> str | None:
         """
-        The kind of the draft head: nextn or eagle3. None: there is none.
+        The kind of the draft head: nextn, eagle3 or assistant. None: there is none.
         """
     @property
     def head_dim(self) -> int:
@@ -743,6 +751,9 @@ class RunTimings:
         ...
     @property
     def decode_ns(self) -> int:
+        ...
+    @property
+    def encode_ns(self) -> int:
         ...
     @property
     def prefill_ns(self) -> int:
@@ -1260,6 +1271,9 @@ class EngineStats:
     def last_step_ns(self) -> int:
         ...
     @property
+    def media_bytes(self) -> int:
+        ...
+    @property
     def n_cached_tokens(self) -> int:
         ...
     @property
@@ -1267,6 +1281,9 @@ class EngineStats:
         ...
     @property
     def n_encoded(self) -> int:
+        ...
+    @property
+    def n_found(self) -> int:
         ...
     @property
     def n_outputs(self) -> int:
@@ -1361,7 +1378,7 @@ class Engine:
         """
         Opens a session that shares the KV blocks of another.
         """
-    def generate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int], *, sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False, base: typing.SupportsInt | typing.SupportsIndex | None = None, limits: RunLimits = ..., returns: RunReturns = ..., constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = [], media: collections.abc.Sequence[MediaSpan] = []) -> None:
+    def generate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int], *, sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False, base: typing.SupportsInt | typing.SupportsIndex | None = None, limits: RunLimits = ..., returns: RunReturns = ..., constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, sparse_backbone: typing.SupportsInt | typing.SupportsIndex = 0, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = [], media: collections.abc.Sequence[MediaSpan] = []) -> None:
         """
         Opens a generation and runs it. It closes when its run ends. Queues both commands or neither.
         """
@@ -1393,7 +1410,7 @@ class Engine:
         """
         Ends a hold.
         """
-    def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = [], tenant: str = '', media: collections.abc.Sequence[MediaSpan] = []) -> None:
+    def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, sparse_backbone: typing.SupportsInt | typing.SupportsIndex = 0, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = [], tenant: str = '', media: collections.abc.Sequence[MediaSpan] = []) -> None:
         """
         Evaluates tokens, or the pending one, and samples outputs.
         """

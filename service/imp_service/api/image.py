@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from .errors import invalid
 
+_OWN: Mapping[str, int] = MappingProxyType({})
 _FILE = "the bytes of a file, a path, an array [height, width, 3] of uint8, or an image of Pillow"
 
 
@@ -25,6 +28,8 @@ class Image:
     # Width and height of pixels. None: the data is a file.
     size: tuple[int, int] | None
     max_tokens: int | None
+    # Of the image processor, in place of the model's own. Only OpenAI's API has a field for them.
+    numbers: Mapping[str, int] = field(hash=False)
 
     def __init__(self, source: object, *, max_tokens: int | None = None) -> None:
         data, size = _content_of(source)
@@ -42,8 +47,21 @@ class Image:
         made._set(data, (width, height), max_tokens)
         return made
 
-    def _set(self, data: bytes, size: tuple[int, int] | None, max_tokens: int | None) -> None:
-        for name, value in (("data", data), ("size", size), ("max_tokens", max_tokens)):
+    def with_numbers(self, numbers: Mapping[str, int]) -> Self:
+        """The image, read with these numbers of the image processor."""
+        made = object.__new__(type(self))
+        made._set(self.data, self.size, self.max_tokens, numbers)
+        return made
+
+    def _set(
+        self,
+        data: bytes,
+        size: tuple[int, int] | None,
+        max_tokens: int | None,
+        numbers: Mapping[str, int] = _OWN,
+    ) -> None:
+        given = {"data": data, "size": size, "max_tokens": max_tokens, "numbers": numbers}
+        for name, value in given.items():
             object.__setattr__(self, name, value)
 
 

@@ -214,7 +214,7 @@ def _is_sparse(policy: str) -> bool:
     return policy in SPARSE_POLICIES[1:]
 
 
-def _is_given(keep: float) -> bool:
+def _is_given(share: float) -> bool:
     return True
 
 
@@ -237,11 +237,23 @@ class SparsePrefillOptions:
         keyword="sparse_prefill_keep",
         openai="sparse_prefill_keep",
     )
+    backbone: float | None = option(
+        None,
+        Both(Number(Bounds(0, 1)), Feature("sparse_prefill", _is_given)),
+        about="the share of the prompt to evaluate in any case, evenly spread over it",
+        keyword="sparse_prefill_backbone",
+        openai="sparse_prefill_backbone",
+    )
 
     @property
     def is_wanted(self) -> bool:
         """Whether the request wants what a server may not offer."""
-        return self.policy in SPARSE_POLICIES[1:] or self.keep is not None
+        return self.policy in SPARSE_POLICIES[1:] or self.first_share is not None
+
+    @property
+    def first_share(self) -> str | None:
+        """The name of the first share that the request states."""
+        return next((name for name in ("keep", "backbone") if getattr(self, name) is not None), None)
 
 
 @dataclass(frozen=True, slots=True)

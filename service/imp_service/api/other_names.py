@@ -55,6 +55,7 @@ ADVICE: Mapping[str, str] = {
     **dict.fromkeys(
         ("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers"), _DRY
     ),
+    "mm_processor_kwargs": "Image(…, max_tokens=N) bounds the tokens of an image of any size",
     "model": "load() and connect() choose the model",
     "max_chunk_tokens": "a reply has the tokens that are new when it is read",
 }

@@ -52,8 +52,8 @@ class SparsePrefillReport:
     """How a prompt was evaluated for which a request, or the settings, asked for sparse prefill."""
 
     is_sparse: bool  # only a part was evaluated
-    # Why all of it was evaluated: "requested", "keep_all", "prompt_scores", "over_limit", "below_threshold",
-    # "not_profitable", "architecture" or "failed"; else empty.
+    # Why all of it was evaluated: "requested", "keep_all", "prompt_scores", "media", "over_limit", "below_threshold",
+    # "not_profitable" or "failed"; else empty.
     reason: str = ""
     scored_tokens: int = 0  # by the draft model,
     selected_tokens: int = 0  # and those of them that the model evaluated
@@ -160,7 +160,7 @@ class DrafterReport:
 class SpeculationReport:
     """How speculative decoding went, over all sequences of a request.
 
-    `off_reason` says why nothing was guessed at its end: "disabled" or "not_worth_it". It is
+    `off_reason` says why nothing was guessed at its end: "disabled", "media" or "not_worth_it". It is
     empty if something was, or if no drafter had an idea.
     """
 
@@ -177,6 +177,7 @@ class Timings:
     prefill: float
     decode: float
     blocked: float = 0.0  # paused because its reader did not read
+    encode: float = 0.0  # part of queue and prefill: images that were encoded for it
 
 
 @dataclass(frozen=True, slots=True)

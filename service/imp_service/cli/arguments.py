@@ -169,10 +169,26 @@ def positive_integers(text: str) -> tuple[int, ...]:
 
 def positive_integer(text: str) -> int:
     """An argparse type."""
-    found = positive_integers(text)
+    return _one(text, positive_integers(text))
+
+
+def whole_number(text: str) -> int:
+    """An argparse type, with zero."""
+    return _one(text, integers(text))
+
+
+def _one(text: str, found: tuple[int, ...]) -> int:
     if len(found) != 1:
         raise ArgumentTypeError(f"{text}: expected one number")
     return found[0]
+
+
+def image_sizes(text: str) -> tuple[tuple[int, int], ...]:
+    """An argparse type: widths and heights such as "1024x768,640x480", without repetitions."""
+    found = [re.fullmatch(r"([1-9]\d{0,6})x([1-9]\d{0,6})", part, re.ASCII) for part in text.split(",")]
+    if not all(found):
+        raise ArgumentTypeError(f"{text}: expected WIDTHxHEIGHT in pixels, with commas between")
+    return tuple(dict.fromkeys((int(size[1]), int(size[2])) for size in found if size is not None))
 
 
 def duration(text: str) -> float:

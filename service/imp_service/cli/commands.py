@@ -52,6 +52,11 @@ COMMANDS = (
         "measure the speed of a model or of a server",
         address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES,
     ),
+    Command(
+        "certify",
+        "measure what sparse prefill with a draft model gains and loses",
+        address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES,
+    ),
     Command("tune", "measure which kernels are fastest on this machine", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
     Command("kernels", "list the matrix kernels, or explain which one runs"),
     Command("k8s", "print Kubernetes manifests, sized for a model", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),

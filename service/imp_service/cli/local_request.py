@@ -13,6 +13,7 @@ from imp_service.cli.options.sampling import given_sampling, read_constraint
 if TYPE_CHECKING:
     from imp_service.api.chat_prompt import ContentParts, PromptParts
     from imp_service.api.options import GenerationRequest
+    from imp_service.config import Config
     from imp_service.generation import ModelRuntime
     from imp_service.text import ChatPrompt, ConstraintSpec
 
@@ -24,19 +25,20 @@ def check_images(model: "ModelRuntime", images: "Iterable[tuple[str, bytes]]") -
 
     for name, content in images:
         if model.images is None:
-            raise _no_images(model)
+            raise no_images(model.config, model.name)
         try:
             model.images.decode_here(model.images.plan(EncodedImage(content), name))  # which keeps the pixels
         except FieldInvalid as error:
             raise CommandError("IMAGE_INVALID", f"{shown_name(name)}: {error.message}") from None
 
 
-def _no_images(model: "ModelRuntime") -> CommandError:
+def no_images(config: "Config", name: str) -> CommandError:
+    """The error for images that a model in this process does not read."""
     from imp_service.cli.banner import is_built_in
 
-    if not model.config.settings.model.vision:
+    if not config.settings.model.vision:
         return CommandError("FEATURE_DISABLED", "model.vision is off, so the model reads no images")
-    return reads_no_images("the built-in demo" if is_built_in(model.config) else model.name)
+    return reads_no_images("the built-in demo" if is_built_in(config) else name)
 
 
 def content_of(text: str, images: Sequence[bytes]) -> "str | ContentParts":
@@ -69,7 +71,7 @@ def sampled_request(
     from imp_service.api.options import GenerationRequest, SamplingOptions, StopOptions
     from imp_service.text import ChatPrompt
 
-    read = model.read_prompt(prompt, begins=True)
+    read = model.prompts.read(prompt, begins=True)
     max_tokens = arguments.max_tokens
     if max_tokens is None:
         bound = _most_tokens(model, is_text=not isinstance(prompt, ChatPrompt))

@@ -8,7 +8,7 @@ from imp_service.cli.answer import Answer, answer_object, collect, print_end
 from imp_service.cli.arguments import Once
 from imp_service.cli.failure import CommandError
 from imp_service.cli.local_request import check_images, continued, question, sampled_request
-from imp_service.cli.options.images import add_image_option, read_images
+from imp_service.cli.options.images import add_image_option, read_images, tell_of_chat
 from imp_service.cli.options.output import add_output_options, check_output_options
 from imp_service.cli.options.settings import (
     add_model_options,
@@ -69,6 +69,8 @@ def run(arguments: Namespace) -> int:
         print_banner(runtime, file)
         check_images(runtime, zip(arguments.images, images, strict=True))
         is_chat = _is_chat(runtime, arguments)
+        if images and not is_chat and runtime.images is not None and runtime.images.needs_chat:
+            tell_of_chat("imp run without --raw")
         asked = question(prompt, arguments.system, images) if is_chat else continued(prompt, images)
         request = sampled_request(runtime, asked, arguments)
         if arguments.json:

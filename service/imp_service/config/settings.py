@@ -197,7 +197,7 @@ class SpeculationSettings:
     head: str | None = key(
         String("a path"),
         None,
-        "folder of an EAGLE-3 head; unset: the head in the model's own file",
+        "folder of an EAGLE-3 head, or assistant of a Gemma 4; unset: the head in the model's own file",
         example="eagle3",
     )
     model: str | None = key(
@@ -221,6 +221,7 @@ class SparsePrefillSettings:
     enabled: bool = engine_key("sparse_prefill")
     policy: str = key(Enumeration("dense", "auto"), "dense", "policy of requests that set none; auto: sparse if faster")
     keep: float = key(Real(0, 1, above=True), 0.3, "share of a prompt that is evaluated, unless a request sets it")
+    backbone: float = key(Real(0, 1), 0.0, "share of a prompt that is evaluated in any case, evenly spread over it")
     threshold: int = engine_key("sparse_threshold", Count)
     max_tokens: int = engine_key("sparse_max_tokens", Count)
     anchors: int = engine_key("sparse_anchors")
@@ -265,6 +266,9 @@ class MediaSettings:
     request_bytes: int = key(Size(64 * 1024, GIB), 16 * 1024**2, "one message of a method that takes images")
     pixels: int = key(Count(1, 1024**3), 40_000_000, "pixels of one image")
     side: int = key(Count(1, 65_535), 16_384, "pixels of the longest side of an image")
+    image_tokens: int = key(
+        Integer(1, 16_384), 1024, "most tokens of one image, where the model's images have any size"
+    )
     waiting_bytes: int = key(Size(1024**2, 64 * GIB), 128 * 1024**2, "images of requests, before they are encoded")
     cache_bytes: int | Auto = key(
         AutoOr(Size(0, 64 * 1024 * GIB)),

@@ -68,6 +68,8 @@ def drafters_text(config: Config, draft: Mapping[str, object] | None, name: str,
             is_served = True
         elif draft is None:
             texts.append(f"{drafter}: none, {SETTING} is not set")
+        elif not draft["guesses"]:
+            texts.append(f"{drafter}: none, {name} has a recurrent state and only scores prompts")
         else:
             texts.append(f"{drafter}: {name}, a guess costs {draft['cost']:.2f} of a token")
             is_served = True

@@ -42,6 +42,6 @@ def head_remarks(settings: Settings, head: str | None, facts: Sequence[Mapping[s
         return []
     found = next((fact["value"] for fact in facts if fact["name"] == "head"), "none")
     if len(drafters) == 1:
-        expected = "a model that has one, or the folder of one as speculation.head"
+        expected = "a model that has one, or the path of one as speculation.head"
         raise ConfigError("speculation.drafters", f"head: the model's head is {found}, expected {expected}")
     return [f"speculation.drafters: head has no effect: the model's head is {found}"]

@@ -88,11 +88,19 @@ class VisionReport:
     family: str
     n_layers: int
     hidden_size: int
-    tile_size: int  # height and width, in pixels
+    # "tiles" of one size, "fixed": one size, "range": any size within a range, "soft_tokens": any size by a number.
+    sizing: str
+    tile_size: int  # height and width of a tile, or of an image of fixed size, in pixels
     patch_size: int
-    longest_side: int  # to which an image is resized, in pixels
-    tile_cells: int  # places of a tile in the context
+    reduction: int  # patches of a side that become one place in the context
+    longest_side: int  # to which an image is resized before it is cut into tiles, in pixels
+    min_pixels: int  # of the range, as the file says
+    max_pixels: int
+    soft_tokens: int  # the number, as the file says
+    part_cells: int  # places of a part (a tile, or a whole image) in the context
     max_image_cells: int  # of the largest image
+    is_atomic: bool  # in the decoder, the places of a part see each other
+    n_planes: int  # positions of each place: 3 with M-RoPE
     weights: Sequence[WeightPlan]
 
 

@@ -33,6 +33,7 @@ def vision_arguments(settings: Settings, file: _core.ModelFile) -> dict[str, Any
         "vision": True,
         "projector_file": None if path is None else _open(path, file),
         "projector_may_not_fit": path != named,
+        "image_cells": settings.media.image_tokens,
         "media_bytes": settings.media.cache_bytes if isinstance(settings.media.cache_bytes, int) else None,
         "reserve_bytes": reserve_bytes(settings) + image_bytes(settings.limits, settings.media),
     }

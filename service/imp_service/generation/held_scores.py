@@ -29,12 +29,11 @@ class HeldScores:
         tokens, logprobs, candidates = ([], [], []) if core is None else (core.tokens, core.logprobs, core.candidates)
         if self.token_ids is not None:
             tokens = self.token_ids
+        if not any(candidates):
+            candidates = []  # not requested; where they were, cells of images alone have none
         for first in range(0, max(len(tokens), len(logprobs)), PART_TOKENS):
             here = slice(first, first + PART_TOKENS)
-            found = [candidates_of(items) for items in candidates[here]]
-            yield TokenScores(
-                tokens[here], logprobs[here], found if any(found) else []
-            )  # a list that was not requested is empty
+            yield TokenScores(tokens[here], logprobs[here], [candidates_of(items) for items in candidates[here]])
 
     def whole(self) -> TokenScores:
         """All of them in one."""

@@ -11,7 +11,8 @@ from imp_service.api.image import Image
 from imp_service.api.options import Prompt
 from imp_service.api.replies import MediaSpan
 from imp_service.core import CoreMedia, CoreMediaSpan
-from imp_service.media import CellSpan, EncodedImage, ImagePlan, Images, LayoutWords, RawImage, Tiles
+from imp_service.generation.images import ModelImages
+from imp_service.media import CellBounds, CellSpan, EncodedImage, ImagePlan, Images, RawImage, Tiles
 from imp_service.text import FieldInvalid, TemplateFailed, TextSpan
 
 # The reason and the words of a refusal where the model has no tower, and where the settings leave it out.
@@ -22,14 +23,20 @@ LEFT_OUT = ("FEATURE_DISABLED", "model.vision is off")
 class PromptImages:
     """The images of one prompt: planned, then decoded. For one thread at a time."""
 
-    def __init__(self, images: Images | None = None, plans: Sequence[ImagePlan] = ()) -> None:
-        """`images` decodes the planned images."""
-        self._images = images
+    def __init__(self, model: ModelImages | None = None, plans: Sequence[ImagePlan] = ()) -> None:
+        """`model` planned them; None: there are none."""
+        self._model = model
         self.plans = plans
         # Where their cells are in the prompt.
         self.spans: Sequence[MediaSpan] = ()
         # What the engine gets.
         self.media: Sequence[CoreMediaSpan] = ()
+
+    @property
+    def model(self) -> ModelImages:
+        """How the model takes them."""
+        assert self._model is not None  # narrows: there are images
+        return self._model
 
     @property
     def n_tokens(self) -> int:
@@ -46,13 +53,19 @@ class PromptImages:
         """The bytes of all pixels, once they are decoded."""
         return sum(plan.reading.cut.n_bytes for plan in self.plans)
 
+    def layout_texts(self) -> Iterator[TextSpan]:
+        """What is written for each image, with one placeholder for each span."""
+        cell = self.model.reader.words.cell
+        for plan in self.plans:
+            pieces = (piece if isinstance(piece, str) else cell for piece in plan.layout)
+            yield TextSpan("".join(pieces), parses_special_tokens=True)
+
     async def decode(self) -> list[Tiles]:
         """The pixels of each image, for take(). Raises FieldsInvalid with every image that cannot be decoded."""
         decoding = _Decoding()
         for plan in self.plans:
             with decoding:
-                assert self._images is not None  # narrows
-                decoding.tiles.append(await self._images.decode(plan))
+                decoding.tiles.append(await self.model.reader.decode(plan))
         return decoding.result()
 
     def decode_here(self) -> None:
@@ -60,23 +73,27 @@ class PromptImages:
         decoding = _Decoding()
         for plan in self.plans:
             with decoding:
-                assert self._images is not None  # narrows
-                decoding.tiles.append(self._images.decode_here(plan))
+                decoding.tiles.append(self.model.reader.decode_here(plan))
         self.take(decoding.result())
 
     def take(self, tiles: Sequence[Tiles]) -> None:
         """Makes of the pixels what the engine gets. It copies them: keep it off an event loop."""
-        media = [_core_media(plan, each) for plan, each in zip(self.plans, tiles, strict=True)]
-        self.media = [
-            CoreMediaSpan(media[span.image], part, span.first_token)
-            for spans in self._by_image()
-            for part, span in enumerate(spans)
-        ]
+        found: list[CoreMediaSpan] = []
+        for number, (plan, each) in enumerate(zip(self.plans, tiles, strict=True)):
+            media, spans = _core_media(plan, each), [span for span in self.spans if span.image == number]
+            for part, (cells, span) in enumerate(zip(cell_spans(plan), spans, strict=True)):
+                found.append(self._core_span(media, part, cells, span))
+        self.media = found
 
-    def _by_image(self) -> Iterator[list[MediaSpan]]:
-        """The spans of each image, in the order of its parts."""
-        for number in range(len(self.plans)):
-            yield [span for span in self.spans if span.image == number]
+    def _core_span(self, media: CoreMedia, part: int, cells: CellSpan, span: MediaSpan) -> CoreMediaSpan:
+        return CoreMediaSpan(
+            media,
+            part,
+            span.first_token,
+            n_positions=span.positions,
+            grid=cells.grid if self.model.has_grids else (0, 0),
+            is_atomic=self.model.is_atomic,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +143,17 @@ class _Decoding:
         return self.tiles
 
 
-def plan_images(images: Images, prompt: Prompt) -> PromptImages:
+def plan_images(model: ModelImages, prompt: Prompt) -> PromptImages:
     """Reads the headers of a prompt's images. Raises FieldsInvalid with everything that is wrong with them."""
     plans, wrong = [], []
     for path, image in images_of(prompt):
         try:
-            plans.append(images.plan(_source(image), path, max_cells=image.max_tokens, cells_path=f"{path}.max_tokens"))
+            bounds = CellBounds(image.max_tokens, f"{path}.max_tokens", image.numbers)
+            plans.append(model.reader.plan(_source(image), path, bounds))
         except FieldInvalid as error:
             wrong.append(Violation(error.path, error.message))
     refuse(wrong)
-    return PromptImages(images, plans)
+    return PromptImages(model, plans)
 
 
 def number_violations(paths: Sequence[str], images: Images) -> Iterator[Violation]:
@@ -154,36 +172,31 @@ def cell_spans(plan: ImagePlan) -> list[CellSpan]:
     return [piece for piece in plan.layout if isinstance(piece, CellSpan)]
 
 
-def layout_text(plan: ImagePlan, cell: str) -> TextSpan:
-    """What is written for an image, with one placeholder for each span."""
-    pieces = (piece if isinstance(piece, str) else cell for piece in plan.layout)
-    return TextSpan("".join(pieces), parses_special_tokens=True)
-
-
-def with_layouts(spans: Sequence[TextSpan], images: PromptImages, words: LayoutWords) -> list[TextSpan]:
+def with_layouts(spans: Sequence[TextSpan], images: PromptImages) -> list[TextSpan]:
     """A rendered conversation with the layout of each image in place of its placeholder.
 
     Only a placeholder that the template wrote stands for an image. Raises TemplateFailed if there are more or fewer.
     """
-    placeholder, cell = words.placeholder, words.cell
+    placeholder = images.model.reader.words.placeholder
     n_written = sum(span.text.count(placeholder) for span in spans if span.parses_special_tokens)
     if n_written != len(images.plans):
         found = f"the chat template writes {n_written} placeholders for {len(images.plans)} images"
         raise TemplateFailed("chat", found)
-    left, placed = iter(images.plans), []
+    layouts, placed = images.layout_texts(), []
     for span in spans:
         if not span.parses_special_tokens:
             placed.append(span)
             continue
         first, *rest = span.text.split(placeholder)
-        texts = [first, *(layout_text(next(left), cell).text + text for text in rest)]
+        texts = [first, *(next(layouts).text + text for text in rest)]
         placed.append(TextSpan("".join(texts), parses_special_tokens=True))
     return placed
 
 
-def grow_spans(pieces: Iterable[TokenPiece], images: PromptImages, cell_id: int) -> list[int]:
+def grow_spans(pieces: Iterable[TokenPiece], images: PromptImages) -> list[int]:
     """The tokens of a prompt whose spans have all their cells. `images` then knows where they are."""
-    left = [(number, span.n_cells) for number, plan in enumerate(images.plans) for span in cell_spans(plan)]
+    cell_id = images.model.cell_token
+    left = [(number, span) for number, plan in enumerate(images.plans) for span in cell_spans(plan)]
     ids: list[int] = []
     found: list[MediaSpan] = []
     for piece in pieces:
@@ -191,11 +204,11 @@ def grow_spans(pieces: Iterable[TokenPiece], images: PromptImages, cell_id: int)
         if len(found) + n_written > len(left):
             break
         at = 0
-        for number, n_cells in left[len(found) : len(found) + n_written]:
+        for number, span in left[len(found) : len(found) + n_written]:
             end = piece.ids.index(cell_id, at)
             ids += piece.ids[at:end]
-            found.append(MediaSpan(len(ids), n_cells, n_cells, number))
-            ids += [cell_id] * n_cells
+            found.append(MediaSpan(len(ids), span.n_cells, images.model.n_positions(span), number))
+            ids += [cell_id] * span.n_cells
             at = end + 1
         ids += piece.ids[at:]
     if len(found) != len(left):

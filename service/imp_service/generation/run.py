@@ -50,7 +50,7 @@ class GenerationPlan:
     n_prompt_tokens: int
     time_limit: float | None = None  # seconds
     # The share of the prompt to evaluate, if only a part of it may be.
-    sparse_keep: float | None = None
+    sparse_share: float | None = None
     # The prompt lacks a tool that the conversation offers.
     hides_tools: bool = False
     # For a run on a session: called with the number of tokens that the session holds at the end.

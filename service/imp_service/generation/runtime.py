@@ -7,25 +7,20 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from imp_service.api.chat_prompt import PromptParts, has_images, images_of
-from imp_service.api.errors import invalid, refuse
+from imp_service.api.errors import invalid
 from imp_service.api.facts import findings
-from imp_service.api.image import Image
 from imp_service.api.options import (
     DENSE,
     GenerationRequest,
     OutputOptions,
-    Prompt,
     SamplingOptions,
     SparsePrefillOptions,
     SpeculationOptions,
     StepOptions,
     seed_of,
 )
-from imp_service.api.rules import token_pieces, token_violations
-from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, make_error
+from imp_service.api.rules import token_violations
+from imp_service.core import CoreSampling, LoadedModel, RunLimits, make_error
 from imp_service.core.checkpoint import model_path
 from imp_service.core.directory import shown_name
 from imp_service.generation.cache_trial import require_fit_cache
@@ -37,38 +32,24 @@ from imp_service.generation.defaults import (
     without_lists,
 )
 from imp_service.generation.fold import GenerationFold
+from imp_service.generation.images import ModelImages, model_images
 from imp_service.generation.limits import EngineLimits, refuse_findings
 from imp_service.generation.output_stream import OutputStream
-from imp_service.generation.prompt_images import (
-    LEFT_OUT,
-    NOT_IN_MODEL,
-    PromptImages,
-    ReadPrompt,
-    RenderedPrompt,
-    TokenPiece,
-    grow_spans,
-    layout_text,
-    number_violations,
-    plan_images,
-    with_layouts,
-)
+from imp_service.generation.prompt_images import ReadPrompt
+from imp_service.generation.prompt_reader import PromptReader
 from imp_service.generation.run import GenerationPlan, returns_of
 from imp_service.generation.text_side import TextSide
 from imp_service.tables import KEEP_ALL
 from imp_service.text import (
-    ChatPrompt,
     StopRules,
     StopStrings,
     TemplateInvalid,
-    TextSpan,
     TextStream,
     Tokenizer,
-    TooManyTokens,
 )
 from imp_service.text.errors import naming_file
 
 if TYPE_CHECKING:
-    from imp_service.media import Images
     from imp_service.text import ConstraintState
 
 Clock = Callable[[], float]
@@ -85,12 +66,11 @@ def cache_scope(tenant: str, salt: str) -> str:
     return f"{len(tenant)}:{tenant}{salt}"
 
 
-def _images_of(loaded: LoadedModel, tokenizer: Tokenizer) -> tuple[Images | None, int | None]:
-    if loaded.model.vision is None:
-        return None, None
-    from imp_service.generation.images import model_images
-
-    return model_images(loaded.model.vision, loaded.config.settings.media, tokenizer, loaded.vision_name)
+def _images_of(loaded: LoadedModel, tokenizer: Tokenizer) -> ModelImages | None:
+    vision = loaded.model.vision
+    if vision is None:
+        return None
+    return model_images(vision, loaded.config.settings.media, tokenizer, loaded.vision_name)
 
 
 class ModelRuntime:
@@ -124,8 +104,17 @@ class ModelRuntime:
         self.warnings: tuple[str, ...] = (*loaded.warnings, *sampling_warnings(loaded.metadata, wanted))
         # What the cache's types change; None: they were not tried.
         self.cache_trial = require_fit_cache(loaded, self.tokenizer)
+        images = _images_of(loaded, self.tokenizer)
         # What reads the images of prompts, and the token in their cells; None: the model reads none.
-        self.images, self.cell_token = _images_of(loaded, self.tokenizer)
+        self.images = None if images is None else images.reader
+        self.cell_token = None if images is None else images.cell_token
+        self.prompts = PromptReader(
+            self.text,
+            n_tokens=self.n_tokens,
+            max_context=self.max_context,
+            images=images,
+            has_vision=loaded.config.settings.model.vision,
+        )
         self.client = loaded.start(
             self.n_tokens,
             self.tokenizer.suppressed_ids,
@@ -182,7 +171,7 @@ class ModelRuntime:
         """
         request = self.with_tools(request)
         hidden: list[bool] = []
-        read = self.read_prompt(request.prompt, begins=True, on_hidden=lambda: hidden.append(True))
+        read = self.prompts.read(request.prompt, begins=True, on_hidden=lambda: hidden.append(True))
         prompt_ids, images = read.ids, read.images
         if not prompt_ids:
             raise invalid("prompt", "has no token")
@@ -209,13 +198,14 @@ class ModelRuntime:
                 max_draft_tokens=max_draft_tokens,
                 sparse_policy=sparse.policy,
                 sparse_keep=KEEP_ALL if sparse.keep is None else max(1, round(sparse.keep * KEEP_ALL)),
+                sparse_backbone=round((sparse.backbone or 0) * KEEP_ALL),
                 drafters=drafters,
                 siblings=sequences[1:],
                 media=images.media,
             )
 
         if images.plans and must_fit:
-            self._require_outputs(len(prompt_ids), request.stop.max_tokens)
+            self.prompts.require_outputs(len(prompt_ids), request.stop.max_tokens)
         fold = self.fold(request, sampling, read)
         return GenerationPlan(
             fold,
@@ -223,7 +213,7 @@ class ModelRuntime:
             submit,
             len(prompt_ids),
             request.stop.time_limit,
-            sparse_keep=sparse.keep,
+            sparse_share=None if sparse.keep is None else max(sparse.keep, sparse.backbone or 0),
             hides_tools=bool(hidden),
             images=images,
         )
@@ -235,161 +225,6 @@ class ModelRuntime:
         from imp_service.generation.tools import resolve_tools
 
         return resolve_tools(request, self.text)
-
-    def read_prompt(self, prompt: Prompt, *, begins: bool, on_hidden: Callable[[], None] | None = None) -> ReadPrompt:
-        """A prompt's tokens, and its images, which are not decoded yet. The arguments are those of prompt_ids()."""
-        if not has_images(prompt):
-            return ReadPrompt(self.prompt_ids(prompt, begins=begins, on_hidden=on_hidden))
-        return self._with_images(prompt, begins=begins, on_hidden=on_hidden)
-
-    def rendered(self, chat: ChatPrompt) -> RenderedPrompt:
-        """A conversation as text, and its tokens part by part. Images are not decoded."""
-        if not has_images(chat):
-            rendered = self.text.render(chat)
-            parts = self.tokenizer.encode_parts(rendered.spans, add_special_tokens=False)
-            return RenderedPrompt(rendered.text, parts)
-        planned, spans = self._planned_chat(chat)
-        ids = self.tokenizer.encode_spans(spans, add_special_tokens=False)
-        whole = grow_spans([TokenPiece(ids, has_images=True)], planned, self._cell_id)
-        return RenderedPrompt("".join(span.text for span in spans), iter([whole]), planned.spans)
-
-    def prompt_ids(self, prompt: Prompt, *, begins: bool, on_hidden: Callable[[], None] | None = None) -> list[int]:
-        """The tokens of a prompt without images. If it `begins` a sequence, text gets the model's special tokens.
-        `on_hidden`: as for TextSide.chat_ids().
-        """
-        if isinstance(prompt, str | ChatPrompt):
-            return self._text_ids(prompt, begins=begins, on_hidden=on_hidden)
-        if isinstance(prompt, PromptParts):
-            return [token for piece in self._pieces(prompt, begins=begins) for token in piece.ids]
-        if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray | str):
-            raise invalid("prompt", f"{type(prompt).__name__}, expected text, token ids or a ChatPrompt")
-        if len(prompt) > self.max_context:
-            raise self._too_long(len(prompt))  # before it is looked at: it may be of any length
-        refuse(token_violations("token_ids", prompt, self.n_tokens))
-        tokens: list[int] = []
-        for _, piece in token_pieces(prompt):
-            tokens += map(int, piece)
-        return tokens
-
-    def require_room(self, n_prompt: int) -> None:
-        """Raises CONTEXT_TOO_LONG for a prompt that does not fit the context.
-
-        The engine refuses such a run too. Here nothing has begun.
-        """
-        if n_prompt > self.max_context:
-            raise self._too_long(n_prompt)
-
-    def room_after(self, n_prompt: int) -> int:
-        """The most outputs after a prompt. The last one is not evaluated, so it needs no position."""
-        return self.max_context - n_prompt + 1
-
-    def require_fitting(self, prompt: Prompt) -> None:
-        """Raises CONTEXT_TOO_LONG if a text cannot fit, judged by its size alone; takes microseconds."""
-        if isinstance(prompt, str):
-            n_tokens = self.tokenizer.least_tokens(len(prompt.encode(errors="replace")))
-            if n_tokens > self.max_context:
-                raise self._too_long(n_tokens, "at least ")
-
-    def _text_ids(self, prompt: str | ChatPrompt, *, begins: bool, on_hidden: Callable[[], None] | None) -> list[int]:
-        """The tokens of a text or a conversation. Encoding stops when they exceed the context."""
-        try:
-            if isinstance(prompt, str):
-                spans = [TextSpan(prompt, parses_special_tokens=False)]
-                return self.tokenizer.encode_spans(spans, add_special_tokens=begins, most=self.max_context)
-            if not begins:
-                raise self._chat_after_tokens()
-            return self.text.chat_ids(prompt, most=self.max_context, on_hidden=on_hidden)
-        except TooManyTokens as error:
-            raise self._too_long(error.n_tokens, "at least ") from None
-
-    def require_images(self, prompt: Prompt) -> Images:
-        """What reads the images of a prompt. Raises why the model does not take them."""
-        paths = [path for path, _ in images_of(prompt)]
-        if self.images is None:
-            reason, words = NOT_IN_MODEL if self.config.settings.model.vision else LEFT_OUT
-            raise make_error(reason, f"{paths[0]}: {words}", {"feature": paths[0]})
-        refuse(number_violations(paths, self.images))
-        return self.images
-
-    def _with_images(self, prompt: Prompt, *, begins: bool, on_hidden: Callable[[], None] | None) -> ReadPrompt:
-        """The tokens of a prompt with images. Nothing is decoded: their headers say how many tokens they take."""
-        spans: Sequence[TextSpan] = ()
-        if isinstance(prompt, ChatPrompt):
-            if not begins:
-                raise self._chat_after_tokens()
-            planned, spans = self._planned_chat(prompt, on_hidden)
-        else:
-            planned = plan_images(self.require_images(prompt), prompt)
-        most = self.max_context - planned.n_extra_tokens
-        if most < 1:
-            raise self._too_long(planned.n_extra_tokens + 1, "at least ")
-        try:
-            if isinstance(prompt, PromptParts):
-                pieces = self._pieces(prompt, begins=begins, images=planned, most=most)
-            else:
-                ids = self.tokenizer.encode_spans(spans, add_special_tokens=False, most=most)
-                pieces = [TokenPiece(ids, has_images=True)]
-        except TooManyTokens as error:
-            raise self._too_long(planned.n_extra_tokens + error.n_tokens, "at least ") from None
-        ids = grow_spans(pieces, planned, self._cell_id)
-        self.require_room(len(ids))
-        return ReadPrompt(ids, planned)
-
-    def _planned_chat(
-        self, chat: ChatPrompt, on_hidden: Callable[[], None] | None = None
-    ) -> tuple[PromptImages, Sequence[TextSpan]]:
-        """The images of a conversation, and its text with their layouts."""
-        images = self.require_images(chat)
-        planned = plan_images(images, chat)
-        return planned, with_layouts(self.text.chat_spans(chat, on_hidden), planned, images.words)
-
-    def _pieces(
-        self, prompt: PromptParts, *, begins: bool, images: PromptImages | None = None, most: int | None = None
-    ) -> list[TokenPiece]:
-        """The tokens of a prompt's parts: texts and images between lists of ids are tokenized together."""
-        has_ids = any(not isinstance(part, str | Image) for part in prompt.parts)
-        plans = iter(() if images is None else images.plans)
-        pieces: list[TokenPiece] = []
-        spans: list[TextSpan] = []
-
-        def end_text() -> None:
-            if spans:
-                ids = self.tokenizer.encode_spans(spans, add_special_tokens=begins and not has_ids, most=most)
-                pieces.append(TokenPiece(ids, has_images=True))
-                spans.clear()
-
-        for part in prompt.parts:
-            if isinstance(part, str):
-                spans.append(TextSpan(part, parses_special_tokens=False))
-            elif isinstance(part, Image):
-                assert self.images is not None  # narrows
-                spans.append(layout_text(next(plans), self.images.words.cell))
-            else:
-                end_text()
-                pieces.append(TokenPiece(self.prompt_ids(part, begins=False)))
-        end_text()
-        return pieces
-
-    @property
-    def _cell_id(self) -> int:
-        assert self.cell_token is not None  # narrows: the model reads images
-        return self.cell_token
-
-    def _require_outputs(self, n_prompt: int, most: int | None) -> None:
-        """Raises CONTEXT_TOO_LONG as the engine does, before images are decoded."""
-        room = self.room_after(n_prompt)
-        if most is not None and most > room:
-            details = {"prompt_tokens": str(n_prompt), "max_context_tokens": str(self.max_context)}
-            words = f"{n_prompt} tokens leave room for {room} outputs in the context of {self.max_context}"
-            raise make_error("CONTEXT_TOO_LONG", f"{words}, max_tokens is {most}", details)
-
-    def _chat_after_tokens(self) -> Error:
-        return invalid("prompt", "a chat, expected text or tokens: the session holds tokens already")
-
-    def _too_long(self, n_tokens: int, least: str = "") -> Error:
-        details = {"prompt_tokens": str(n_tokens), "max_context_tokens": str(self.max_context)}
-        words = f"a prompt of {least}{n_tokens} tokens exceeds the context of {self.max_context}"
-        return make_error("CONTEXT_TOO_LONG", words, details)
 
     def sampling_in_force(self, asked: SamplingOptions) -> SamplingOptions:
         """The sampler of a request: unset fields take the model's defaults, and an unset seed is drawn."""
@@ -433,14 +268,18 @@ class ModelRuntime:
         """The options, with the settings' values for unset ones. Without a policy they ask for no sparse prefill."""
         if self.no_sparse_prefill:
             if options.is_wanted:
-                field = "sparse_prefill.keep" if options.policy is None else "sparse_prefill.policy"
+                field = f"sparse_prefill.{options.first_share if options.policy is None else 'policy'}"
                 raise make_error("FEATURE_DISABLED", f"{field}: {self.no_sparse_prefill}", {"feature": field})
             return SparsePrefillOptions()
         settings = self.config.settings.sparse_prefill
         policy = options.policy or settings.policy
         if policy == DENSE and options == SparsePrefillOptions():
             return options
-        return SparsePrefillOptions(policy, settings.keep if options.keep is None else options.keep)
+        return SparsePrefillOptions(
+            policy,
+            settings.keep if options.keep is None else options.keep,
+            settings.backbone if options.backbone is None else options.backbone,
+        )
 
     def limits_of(self, request: GenerationRequest, *, must_fit: bool = True) -> RunLimits:
         """Returns the conditions that end a generation."""

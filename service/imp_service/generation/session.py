@@ -89,7 +89,7 @@ class Session:
         (',', 4, 2)
         """
         inner = self._inner
-        read = inner.runtime.read_prompt(prompt, begins=self.position == 0)
+        read = inner.runtime.prompts.read(prompt, begins=self.position == 0)
         tokens = read.ids
         if not tokens:
             raise invalid("prompt", "has no token")

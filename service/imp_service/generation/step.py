@@ -39,7 +39,8 @@ def step_returns(options: StepOptions) -> RunReturns:
 
 def timings_of(times: RunTimings) -> Timings:
     """A run's times as replies have them."""
-    return Timings(times.queue_ns * NS, times.prefill_ns * NS, times.decode_ns * NS, times.blocked_ns * NS)
+    parts = (times.queue_ns, times.prefill_ns, times.decode_ns, times.blocked_ns, times.encode_ns)
+    return Timings(*(part * NS for part in parts))
 
 
 class StepFold:

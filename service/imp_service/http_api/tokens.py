@@ -86,7 +86,7 @@ class Tokens:
         size = ReplySize("messages" if isinstance(prompt, ChatPrompt) else "prompt", served)
         with paths_renamed(reading.caller_path):
             if isinstance(prompt, ChatPrompt):
-                parts = model.rendered(prompt).id_parts
+                parts = model.prompts.rendered(prompt).id_parts
             else:
                 adds = reading.get("add_special_tokens", True)
                 parts = model.tokenizer.encode_parts([TextSpan(str(prompt), False)], add_special_tokens=adds)

@@ -8,7 +8,7 @@ from imp_service.media.data_url import read_data_url
 from imp_service.media.decoder import Tiles
 from imp_service.media.errors import ImageSettingsInvalid, ImagesRefused, PillowMissing
 from imp_service.media.formats import FILE_FORMATS
-from imp_service.media.images import ImagePlan, Images
+from imp_service.media.images import FIXED_TOKENS, CellBounds, ImagePlan, Images
 from imp_service.media.layout import CellSpan, LayoutWords, special_texts
 from imp_service.media.limits import MediaLimits
 from imp_service.media.sizes import FixedSizes, Gemma4Sizes, Idefics3Sizes, ImageSizes, QwenSizes
@@ -16,6 +16,8 @@ from imp_service.media.source import EncodedImage, ImageSource, RawImage
 
 __all__ = [
     "FILE_FORMATS",
+    "FIXED_TOKENS",
+    "CellBounds",
     "CellSpan",
     "EncodedImage",
     "FixedSizes",

@@ -13,18 +13,34 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 
 from imp_service.media.decoder import ImageDecoder, ImageReading, Tiles
 from imp_service.media.errors import ImageSettingsInvalid
 from imp_service.media.formats import Header, NotAnImage
-from imp_service.media.layout import Layout, LayoutWords, layout_of, words_of
+from imp_service.media.layout import Layout, LayoutWords, layout_of, needs_chat, words_of
 from imp_service.media.limits import MediaLimits
 from imp_service.media.sizes import ImageSizes, UnfitShape
 from imp_service.media.source import ImageSource
 from imp_service.text.errors import FieldInvalid
+
+FIXED_TOKENS = "the images of this model have a fixed number of tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class CellBounds:
+    """What a request says about the cells of an image."""
+
+    max_cells: int | None = None
+    # The field of `max_cells`; empty: that of the image.
+    path: str = ""
+    # In place of the processor's own.
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+NO_BOUNDS = CellBounds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +70,8 @@ class Images:
         if least is not None and limits.image_tokens < least:
             raise ImageSettingsInvalid("media.image_tokens", f"is {limits.image_tokens}, expected {least} at least")
         self.words: LayoutWords = words_of(sizes)
+        # Only the chat template writes what belongs around an image.
+        self.needs_chat = needs_chat(sizes)
         self._sizes = sizes
         self.limits = limits
         self._decoder = ImageDecoder(decode_ms=limits.decode_ms)
@@ -70,20 +88,30 @@ class Images:
         self._libraries = self._libraries or self._decoder.libraries(path)
         return self._libraries
 
-    def plan(self, source: ImageSource, path: str, *, max_cells: int | None = None, cells_path: str = "") -> ImagePlan:
-        """Reads the header alone. `max_cells` is the request's bound on the image's cells, from the field `cells_path`.
+    def plan(self, source: ImageSource, path: str, bounds: CellBounds = NO_BOUNDS) -> ImagePlan:
+        """Reads the header alone. `bounds` are those of the request.
 
-        Raises `FieldInvalid` at `path`, or at `cells_path`. Takes time that grows with the bytes, for their digest.
+        Raises `FieldInvalid` at `path`, or at that of the bound. Takes time that grows with the bytes: it digests them.
         """
-        allowed = self._allowed_cells(max_cells, cells_path or path)
+        sizes = self._sizes_within(bounds, path)
+        allowed = self._allowed_cells(sizes, bounds, path)
         try:
             header = source.header()
             self._check_size(header)
-            cut = self._sizes.cut(*header.upright, allowed)
+            cut = sizes.cut(*header.upright, allowed)
         except (NotAnImage, UnfitShape) as error:
             raise FieldInvalid(path, str(error)) from None
-        reading = ImageReading(header, cut, self._sizes.resample)
-        return ImagePlan(path, source, reading, layout_of(self._sizes, cut), self._digest(source, reading, path))
+        reading = ImageReading(header, cut, sizes.resample)
+        return ImagePlan(path, source, reading, layout_of(sizes, cut), self._digest(source, sizes, reading, path))
+
+    @property
+    def replaceable(self) -> Sequence[str]:
+        """The numbers of the image processor that a request may replace."""
+        return self._sizes.replaceable
+
+    def check_numbers(self, numbers: Mapping[str, int]) -> None:
+        """Raises `ImageSettingsInvalid` for a number that a request may not have, which is one of `replaceable`."""
+        self._sizes.replaced(numbers, self.limits.image_tokens)
 
     async def decode(self, plan: ImagePlan) -> Tiles:
         """The pixels of an image, which the worker decodes if they are not kept from before.
@@ -120,15 +148,23 @@ class Images:
             self._kept.keep(plan.digest, tiles)
         return tiles
 
-    def _allowed_cells(self, max_cells: int | None, path: str) -> int:
-        least, most = self._sizes.least_max_cells, self.limits.image_tokens
-        if max_cells is None:
-            return min(self._sizes.own_cells, most) if least is not None else self._sizes.own_cells
+    def _sizes_within(self, bounds: CellBounds, path: str) -> ImageSizes:
+        if not bounds.numbers:
+            return self._sizes
+        try:
+            return self._sizes.replaced(bounds.numbers, self.limits.image_tokens)
+        except ImageSettingsInvalid as error:
+            raise FieldInvalid(path, f"{error.path} {error.message}") from None
+
+    def _allowed_cells(self, sizes: ImageSizes, bounds: CellBounds, path: str) -> int:
+        least, most, wanted = sizes.least_max_cells, self.limits.image_tokens, bounds.max_cells
+        if wanted is None:
+            return sizes.own_cells if least is None else min(sizes.own_cells, most)
         if least is None:
-            raise FieldInvalid(path, f"is {max_cells}; the images of this model have a fixed number of tokens")
-        if not least <= max_cells <= most:
-            raise FieldInvalid(path, f"is {max_cells}, expected {least} to {most}")
-        return max_cells
+            raise FieldInvalid(bounds.path or path, f"is {wanted}; {FIXED_TOKENS}")
+        if not least <= wanted <= most:
+            raise FieldInvalid(bounds.path or path, f"is {wanted}, expected {least} to {most}")
+        return min(wanted, sizes.own_cells) if bounds.numbers else wanted
 
     def _check_size(self, header: Header) -> None:
         size, limits = f"is {header.width} x {header.height} pixels", self.limits
@@ -137,8 +173,8 @@ class Images:
         if max(header.width, header.height) > limits.side:
             raise NotAnImage(f"{size}, more than {limits.side} on one side (media.side)")
 
-    def _digest(self, source: ImageSource, reading: ImageReading, path: str) -> bytes:
-        how = {"reading": asdict(reading), "family": type(self._sizes).__name__, "numbers": asdict(self._sizes)}
+    def _digest(self, source: ImageSource, sizes: ImageSizes, reading: ImageReading, path: str) -> bytes:
+        how = {"reading": asdict(reading), "family": type(sizes).__name__, "numbers": asdict(sizes)}
         text = json.dumps({**how, "libraries": self.libraries(path)}, sort_keys=True)
         found = hashlib.sha256(hashlib.sha256(text.encode()).digest())
         found.update(source.data)

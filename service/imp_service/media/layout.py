@@ -56,6 +56,11 @@ def words_of(sizes: ImageSizes) -> LayoutWords:
     return _WORDS[type(sizes)]
 
 
+def needs_chat(sizes: ImageSizes) -> bool:
+    """Whether the chat template itself writes what is around a placeholder, so that layouts are cells alone."""
+    return isinstance(sizes, QwenSizes)
+
+
 def layout_of(sizes: ImageSizes, cut: Cut) -> Layout:
     """What replaces the placeholder of an image that is cut like this."""
     spans = [CellSpan(tile * math.prod(cut.cells), cut.cells) for tile in range(cut.n_tiles)]
@@ -67,8 +72,7 @@ def layout_of(sizes: ImageSizes, cut: Cut) -> Layout:
         case Gemma4Sizes():
             return (_GEMMA4_BEGIN, *spans, _GEMMA4_END)
         case _:
-            # Qwen's template itself writes <|vision_start|> and <|vision_end|>.
-            return tuple(spans)
+            return tuple(spans)  # Qwen's template itself writes <|vision_start|> and <|vision_end|>
 
 
 def special_texts(sizes: ImageSizes) -> list[str]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from imp_service.media.errors import ImageSettingsInvalid
 
@@ -73,6 +75,9 @@ def _require_side(key: str, value: object, of: int) -> None:
 class ImageSizes(ABC):
     """What all kinds have. Raises `ImageSettingsInvalid` for a number that no processor can have."""
 
+    # The numbers of the processor that a request may replace.
+    replaceable: ClassVar[tuple[str, ...]] = ()
+
     patch_size: int
     image_mean: tuple[float, ...]
     image_std: tuple[float, ...]
@@ -96,6 +101,13 @@ class ImageSizes(ABC):
     def least_max_cells(self) -> int | None:
         """The least that a request may set as the most cells of its image; None if the kind does not let it."""
         return None
+
+    def replaced(self, numbers: Mapping[str, int], most_cells: int) -> ImageSizes:
+        """The sizes with other numbers of `replaceable`. No image may then take more than `most_cells`.
+
+        Raises `ImageSettingsInvalid`.
+        """
+        return self
 
     @abstractmethod
     def cut(self, width: int, height: int, max_cells: int) -> Cut:
@@ -167,6 +179,8 @@ class Idefics3Sizes(ImageSizes):
 class QwenSizes(ImageSizes):
     """Qwen3-VL and Qwen3.5: sides are multiples of the merged patch, and the area lies in a range."""
 
+    replaceable = ("min_pixels", "max_pixels")
+
     merge_size: int
     min_pixels: int
     max_pixels: int
@@ -184,6 +198,14 @@ class QwenSizes(ImageSizes):
     @property
     def least_max_cells(self) -> int:
         return 1
+
+    def replaced(self, numbers: Mapping[str, int], most_cells: int) -> QwenSizes:
+        of_cell = self._factor**2
+        most = numbers.get("max_pixels", min(self.max_pixels, most_cells * of_cell))
+        _require_whole("max_pixels", most, of_cell, most_cells * of_cell)
+        least = numbers.get("min_pixels", min(self.min_pixels, most))
+        _require_whole("min_pixels", least, 1, most)
+        return replace(self, min_pixels=least, max_pixels=most)
 
     def cut(self, width: int, height: int, max_cells: int) -> Cut:
         if max(width, height) > _MOST_ASPECT * min(width, height):
@@ -253,14 +275,15 @@ class FixedSizes(ImageSizes):
 class Gemma4Sizes(ImageSizes):
     """Gemma 4: the largest multiples of the pooled patch that a number of cells has room for."""
 
+    replaceable = ("max_soft_tokens",)
+
     pooling_kernel_size: int
     max_soft_tokens: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _require_whole("pooling_kernel_size", self.pooling_kernel_size, 1, _MOST_REDUCTION)
-        allowed = ", ".join(map(str, _GEMMA4_TOKENS))
-        _require(self.max_soft_tokens in _GEMMA4_TOKENS, "max_soft_tokens", self.max_soft_tokens, f"one of {allowed}")
+        self._require_one_of(_GEMMA4_TOKENS)
 
     @property
     def own_cells(self) -> int:
@@ -269,6 +292,15 @@ class Gemma4Sizes(ImageSizes):
     @property
     def least_max_cells(self) -> int:
         return min(_GEMMA4_TOKENS)
+
+    def replaced(self, numbers: Mapping[str, int], most_cells: int) -> Gemma4Sizes:
+        found = replace(self, max_soft_tokens=numbers.get("max_soft_tokens", self.max_soft_tokens))
+        found._require_one_of([number for number in _GEMMA4_TOKENS if number <= most_cells])
+        return found
+
+    def _require_one_of(self, allowed: Sequence[int]) -> None:
+        expected = f"one of {', '.join(map(str, allowed))}"
+        _require(self.max_soft_tokens in allowed, "max_soft_tokens", self.max_soft_tokens, expected)
 
     def cut(self, width: int, height: int, max_cells: int) -> Cut:
         n_cells = max(number for number in _GEMMA4_TOKENS if number <= max_cells)

@@ -74,20 +74,22 @@ class GetModelInfoResponse(_message.Message):
     def __init__(self, model: _Optional[str] = ..., aliases: _Optional[_Iterable[str]] = ..., architecture: _Optional[str] = ..., parameters: _Optional[int] = ..., weight_format: _Optional[str] = ..., weights_sha256: _Optional[str] = ..., tokenizer_sha256: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., bos_token_id: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., chat_template: _Optional[str] = ..., default_sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., max_top_logprobs: _Optional[int] = ..., constraints: _Optional[_Iterable[str]] = ..., supports_embeddings: bool = ..., supports_logits: bool = ..., num_tokens: _Optional[int] = ..., drafters: _Optional[_Iterable[str]] = ..., supports_sparse_prefill: bool = ..., default_sampling_origins: _Optional[_Mapping[str, str]] = ..., media: _Optional[_Union[MediaSupport, _Mapping]] = ...) -> None: ...
 
 class MediaSupport(_message.Message):
-    __slots__ = ("formats", "images", "request_bytes", "pixels", "side", "image_tokens")
+    __slots__ = ("formats", "images", "request_bytes", "pixels", "side", "image_tokens", "needs_chat")
     FORMATS_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FIELD_NUMBER: _ClassVar[int]
     REQUEST_BYTES_FIELD_NUMBER: _ClassVar[int]
     PIXELS_FIELD_NUMBER: _ClassVar[int]
     SIDE_FIELD_NUMBER: _ClassVar[int]
     IMAGE_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    NEEDS_CHAT_FIELD_NUMBER: _ClassVar[int]
     formats: _containers.RepeatedScalarFieldContainer[str]
     images: int
     request_bytes: int
     pixels: int
     side: int
     image_tokens: int
-    def __init__(self, formats: _Optional[_Iterable[str]] = ..., images: _Optional[int] = ..., request_bytes: _Optional[int] = ..., pixels: _Optional[int] = ..., side: _Optional[int] = ..., image_tokens: _Optional[int] = ...) -> None: ...
+    needs_chat: bool
+    def __init__(self, formats: _Optional[_Iterable[str]] = ..., images: _Optional[int] = ..., request_bytes: _Optional[int] = ..., pixels: _Optional[int] = ..., side: _Optional[int] = ..., image_tokens: _Optional[int] = ..., needs_chat: bool = ...) -> None: ...
 
 class GetServerInfoRequest(_message.Message):
     __slots__ = ()

@@ -258,12 +258,14 @@ class CacheOptions(_message.Message):
     def __init__(self, bypass_prefix: bool = ..., salt: _Optional[str] = ...) -> None: ...
 
 class SparsePrefillOptions(_message.Message):
-    __slots__ = ("policy", "keep")
+    __slots__ = ("policy", "keep", "backbone")
     POLICY_FIELD_NUMBER: _ClassVar[int]
     KEEP_FIELD_NUMBER: _ClassVar[int]
+    BACKBONE_FIELD_NUMBER: _ClassVar[int]
     policy: SparsePrefillPolicy
     keep: float
-    def __init__(self, policy: _Optional[_Union[SparsePrefillPolicy, str]] = ..., keep: _Optional[float] = ...) -> None: ...
+    backbone: float
+    def __init__(self, policy: _Optional[_Union[SparsePrefillPolicy, str]] = ..., keep: _Optional[float] = ..., backbone: _Optional[float] = ...) -> None: ...
 
 class SparsePrefillReport(_message.Message):
     __slots__ = ("effective_policy", "fallback_reason", "scored_tokens", "selected_tokens", "scoring")
@@ -364,16 +366,18 @@ class Usage(_message.Message):
     def __init__(self, prompt_tokens: _Optional[int] = ..., cached_prompt_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., draft_tokens: _Optional[int] = ..., accepted_draft_tokens: _Optional[int] = ..., reasoning_tokens: _Optional[int] = ..., prompt_media_tokens: _Optional[int] = ...) -> None: ...
 
 class Timings(_message.Message):
-    __slots__ = ("queue", "prefill", "decode", "blocked")
+    __slots__ = ("queue", "prefill", "decode", "blocked", "encode")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     PREFILL_FIELD_NUMBER: _ClassVar[int]
     DECODE_FIELD_NUMBER: _ClassVar[int]
     BLOCKED_FIELD_NUMBER: _ClassVar[int]
+    ENCODE_FIELD_NUMBER: _ClassVar[int]
     queue: _duration_pb2.Duration
     prefill: _duration_pb2.Duration
     decode: _duration_pb2.Duration
     blocked: _duration_pb2.Duration
-    def __init__(self, queue: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., prefill: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., decode: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., blocked: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    encode: _duration_pb2.Duration
+    def __init__(self, queue: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., prefill: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., decode: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., blocked: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., encode: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class StopMatch(_message.Message):
     __slots__ = ("text", "token_id", "eos_token_id")

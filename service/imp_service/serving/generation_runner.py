@@ -81,7 +81,7 @@ class GenerationRunner:
     async def running(self, wanted: Wanted, call: Call) -> AsyncIterator[GenerationStream]:
         """Runs a checked generation. Its resources are released however it ends."""
         state, request = self._state, wanted.request
-        state.model.require_fitting(request.prompt)
+        state.model.prompts.require_fitting(request.prompt)
         with ExitStack() as holds:
             plan = self._planner(wanted, call, holds)
             request_id = call.request_id + wanted.id_suffix
@@ -120,7 +120,7 @@ class GenerationRunner:
             state.model.client,
             planned,
             outbox_limits(request, wanted.delivery, state.settings.slow_client),
-            Watcher(state, call, request.num_sequences, planned.sparse_keep),
+            Watcher(state, call, request.num_sequences, planned.sparse_share),
             clock=state.clock,
             begin_work=state.workers.begin,
             time_limit=(request.stop.time_limit or math.inf) - (state.clock() - wanted.began),
@@ -157,20 +157,20 @@ class GenerationRunner:
 class Watcher:
     """Records the engine's events in the call's record and in the estimate of the queue's wait."""
 
-    def __init__(self, state: ServerState, call: Call, n_sequences: int, sparse_keep: float | None) -> None:
+    def __init__(self, state: ServerState, call: Call, n_sequences: int, sparse_share: float | None) -> None:
         self._state = state
         self._call = call
         self._record = call.record
         self._n_sequences = n_sequences
-        self._sparse_keep = sparse_keep
+        self._sparse_share = sparse_share
         # A bound method, since it is called for each token.
         self.sampled = call.record.sampled
 
     def started(self, n_prompt: int, n_cached: int, sparse: SparsePrefillReport | None) -> None:
         """The prompt is evaluated. No reply was sent yet, so its head can still say how."""
         self._record.started(n_prompt, n_cached, sparse)
-        if sparse is not None and sparse.is_sparse and self._sparse_keep is not None:
-            self._call.approximate(sparse_approximation(self._sparse_keep))
+        if sparse is not None and sparse.is_sparse and self._sparse_share is not None:
+            self._call.approximate(sparse_approximation(self._sparse_share))
         self._state.admission.began(self._n_sequences, self._state.model.client.engine.stats().queued)
 
     def finished(self, replies: Sequence[Finished]) -> None:
@@ -179,9 +179,9 @@ class Watcher:
         self._record.finished([reply.reason for reply in replies], last.usage, last.timings)
 
 
-def sparse_approximation(keep: float) -> str:
+def sparse_approximation(share: float) -> str:
     """How a reply says that this share of its prompt was to be evaluated."""
-    digits = f"{keep:.4f}"
+    digits = f"{share:.4f}"
     return f"sparse_prefill={digits[:4]}{digits[4:].rstrip('0')}"
 
 

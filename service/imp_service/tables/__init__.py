@@ -36,7 +36,7 @@ ENGINE_FIELDS: Mapping[str, EngineField] = {field.name: field for field in engin
 DRAFTERS: Mapping[str, str] = drafters()
 # Types of cached keys and values, by name.
 KV_TYPES: Mapping[str, KvType] = {kind.name: kind for kind in kv_types()}
-# The engine counts the share of a prompt that sparse prefill keeps in these parts.
+# The engine counts the shares of a prompt that sparse prefill keeps in these parts.
 KEEP_ALL = 10000
 # Reason -> name of its error class.
 REASONS: Mapping[str, str] = reasons()

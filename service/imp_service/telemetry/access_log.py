@@ -61,4 +61,6 @@ def access_fields(facts: CallFacts, model: str) -> dict[str, Field]:
     if facts.timings is not None:
         times = facts.timings
         fields |= {"queue": times.queue, "prefill": times.prefill, "decode": times.decode}
+        if times.encode:
+            fields["encode"] = times.encode
     return fields

@@ -62,8 +62,7 @@ class EngineCollector(Collector):
         )
         preempted = "Preempted sequences, which are computed again."
         yield CounterMetricFamily("imp_preemptions", preempted, value=numbers.n_preemptions)
-        encoded = "Images, or tiles of them, that the vision tower encoded."
-        yield CounterMetricFamily("imp_media_encoded", encoded, value=numbers.n_encoded)
+        yield from self._media(numbers)
         yield from self._speculation(numbers)
         silent = "Time since the engine's last progress; 0 while it has no work."
         yield GaugeMetricFamily("imp_engine_silence_seconds", silent, value=numbers.silence_ns * NS)
@@ -75,6 +74,16 @@ class EngineCollector(Collector):
         yield histogram("imp_step_seconds", "Engine steps.", numbers.steps)
         freed = "Time from the command that cancels a run until its blocks are free."
         yield histogram("imp_cancel_to_free_seconds", freed, numbers.cancels)
+
+    @staticmethod
+    def _media(numbers: EngineStats) -> Iterator[Metric]:
+        encoded = "Images, or tiles of them, that the vision tower encoded."
+        yield CounterMetricFamily("imp_media_encoded", encoded, value=numbers.n_encoded)
+        spent = "Time of encoding them."
+        yield CounterMetricFamily("imp_media_encode_seconds", spent, value=numbers.encode_ns * NS)
+        found = "Images, or tiles of them, whose encoding was kept from an earlier prompt."
+        yield CounterMetricFamily("imp_media_cache_hits", found, value=numbers.n_found)
+        yield GaugeMetricFamily("imp_media_cache_bytes", "Encodings that are kept.", value=numbers.media_bytes)
 
     @staticmethod
     def _speculation(numbers: EngineStats) -> Iterator[Metric]:

@@ -41,7 +41,7 @@ NOT_RUN = {
     r"python3 -m venv \.venv && .*": "makes an environment, which the tests have; .ci/run makes one likewise",
     r"imp pull .*": "fetches a model of half a gigabyte from the network",
     r"imp (run|chat|serve) Qwen3-0\.6B-GGUF.*": "needs that model; test_questions.py names one likewise",
-    r"imp (run|chat|serve) SmolVLM2-500M-Video.*": "needs that model; docs/serving.md has the same with a file",
+    r"imp (run|chat|serve|bench) SmolVLM2-500M-Video.*": "needs that model; docs/serving.md has the same with a file",
     r"imp call --image .*": "needs a server of such a model; test_images.py asks one",
     r"imp inspect hf:.*": "asks Hugging Face; tests/service/cli/test_inspect_remote.py asks a stand-in on loopback",
     r"python -m smg\.launch_router .*": "needs the package smg; tests/service/gateways runs it in front of two servers",

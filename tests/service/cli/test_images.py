@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from imp_service import media
 from imp_service.cli.conversation.dialogue import ChatAnswer, Dialogue, Turn, TurnFailed
 from imp_service.cli.conversation.loop import Conversation
 from imp_service.cli.conversation.saved import load, save
@@ -21,7 +22,7 @@ from support.models.tiny_vision_models import write_model_file, write_vision_fil
 from support.servers.scripted_server import scripted_server, story
 from support.servers.served import Served, serve
 from support.servers.served_models import from_file
-from support.servers.vision_served import CELLS, QUESTION, asked, chat_of, encoded, file_of
+from support.servers.vision_served import CELLS, QUESTION, asked, chat_of, encoded, file_of, images_of
 
 # Sampled: a small difference between two images soon changes a token.
 SAMPLED = ("--temperature", "2", "--seed", "7", "-n", "16")
@@ -99,6 +100,25 @@ def test_vis_9_every_command_puts_images_before_the_text(
     status, out, err = call("run", model, *HERE, *image_options(*names), QUESTION, *SAMPLED, "--json")
     told = json.loads(out)
     assert (told["token_ids"], told["usage"]["prompt_media_tokens"]) == (chat.ids, CELLS * len(names))
+
+
+def test_vis_9_a_command_says_where_only_a_chat_has_what_belongs_around_an_image(
+    call: Callable, model: str, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, text = ("--target", served.address), (*image_options(CAT), QUESTION, *SAMPLED)
+    for needs_chat in (False, True):
+        monkeypatch.setattr(images_of(served), "needs_chat", needs_chat)
+        monkeypatch.setattr(
+            media.images, "needs_chat", lambda _, found=needs_chat: found
+        )  # of a model that is loaded now
+        for words, is_text in (
+            (("run", "--raw", model, *HERE), True),
+            (("run", model, *HERE), False),
+            (("call", "generate", *there), True),
+            (("call", "chat", *there), False),
+        ):
+            status, _, err = call(*words, *text)
+            assert (status, "a text has nothing around them" in err) == (0, needs_chat and is_text), words
 
 
 def test_vis_9_control_other_images_and_another_order_get_other_answers(served: Served) -> None:

@@ -335,12 +335,12 @@ def test_vis_4_the_tower_is_shown_with_what_an_image_costs(call, sight: tuple[st
     vision = told["vision"]
     assert (vision["family"], vision["n_layers"], vision["hidden_size"]) == ("idefics3", 3, 48)
     assert (vision["tile_size"], vision["patch_size"], vision["longest_side"]) == (56, 7, 112)
-    assert (vision["tile_cells"], vision["max_image_cells"]) == (16, 80)
+    assert (vision["part_cells"], vision["max_image_cells"]) == (16, 80)
     tensors = {tensor.name: tensor for tensor in GGUFReader(projector).tensors}
     assert {weight["tensor"] for weight in vision["weights"]} == set(tensors)
     assert {"projector", "media"} < set(told["memory"]["items"])
     text = call("inspect", model, "--projector", projector)[1]
-    assert "\nvision tower\n" in text and "of a tile; 80 of the largest image" in text
+    assert "\nvision tower\n" in text and "of a part; 80 of the largest image" in text
     [kernels] = [line for line in text.split("vision tower", 1)[1].splitlines() if "weights multiplied by" in line]
     assert kernels.split()[:2] == ["20", "f32"]  # six of each layer, the patches and the projection
     for name in ("projector", "media"):

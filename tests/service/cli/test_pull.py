@@ -254,6 +254,16 @@ def test_get_4_a_model_comes_with_its_projector(pull, hub: Hub, tmp_path: Path) 
     assert [path.name for path in (tmp_path / "blind").glob("*.gguf")] == ["tiny.gguf"]
 
 
+def test_get_4_a_draft_head_is_no_model() -> None:
+    """It has to be named."""
+    names = ["m-Q8_0.gguf", "mtp-m-Q8_0.gguf", "mmproj-m-Q8_0.gguf"]
+    choices = choices_of(HubFile(name, 1, None) for name in names)
+    for wanted, expected in ((None, names[0]), ("q8_0", names[0]), (names[1], names[1])):
+        [found] = choose(choices, wanted)
+        assert found.name == expected
+    assert with_projector(choose(choices, names[1])[0], choices).files == [HubFile(names[1], 1, None)]
+
+
 @pytest.mark.parametrize(
     ("names", "projector"),
     [

@@ -54,7 +54,7 @@ def test_json_tells_what_it_takes_to_have_the_same_again(imp):
     assert set(first) == facts
     assert (first["seed"], first["finish_reason"], first["match"]) == (7, "max_tokens", None)
     assert first["usage"]["output_tokens"] == len(first["token_ids"]) == 16
-    assert {"queue", "prefill", "decode", "blocked", "first_token"} == set(first["timings"])
+    assert {"queue", "encode", "prefill", "decode", "blocked", "first_token"} == set(first["timings"])
     assert json.loads(imp(*words, "--seed", "8").stdout)["token_ids"] != first["token_ids"]
     # Without --seed imp draws and reports one, another each time. The text may end early.
     drawn = json.loads(imp(*words).stdout)

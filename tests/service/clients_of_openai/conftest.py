@@ -11,18 +11,17 @@ import pytest
 from imp_service.models import demo_model_path
 from support.servers.http_served import HttpServed, serve_http
 from support.servers.served_models import from_file
+from support.servers.vision_served import vision_model
 from support.text.tool_templates import HERMES
 
 # The built-in model has 512, and LangChain's histories need more. Beyond 512 its output is arbitrary.
 CONTEXT = 4096
 CONTEXT_KEY = b"qwen3.context_length"
 UINT32 = struct.pack("<I", 4)
-# Tests of LangChain's suite with prompts that are no text, or with recorded answers.
+# Tests of LangChain's suite with prompts that are no text or image, or with recorded answers.
 NOT_FOR_IMP = (
     "test_pdf_inputs",
     "test_audio_inputs",
-    "test_image_inputs",
-    "test_image_tool_message",
     "test_pdf_tool_message",
     "test_anthropic_inputs",
     "test_stream_time",
@@ -44,6 +43,13 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServed]:
     model.write_bytes(with_context(demo_model_path(), CONTEXT))
     settings = (f"model.overrides.chat_template={template}", "kv.bytes=256MiB")
     with serve_http(*settings, model=from_file(model)) as served:
+        yield served
+
+
+@pytest.fixture(scope="session")
+def sighted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServed]:
+    """A server with a tiny model that reads images."""
+    with serve_http(model=vision_model(tmp_path_factory.mktemp("sighted"))) as served:
         yield served
 
 

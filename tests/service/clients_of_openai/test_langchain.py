@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from support.servers.http_served import DEMO_MODEL, HttpServed
+from support.servers.vision_served import file_of
 
 pytest.importorskip("langchain_tests", reason="LangChain is not installed here: pip install '.[clients]'")
 from langchain_core.language_models import BaseChatModel
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import ChatModelIntegrationTests as Suite
+from langchain_tests.integration_tests import chat_models
 
 # Warnings of LangChain about its own models, and of Pydantic about LangChain's values.
 pytestmark = pytest.mark.filterwarnings("default::UserWarning")
 
 # These check the meaning of an answer: the built-in model writes valid calls, but answers no question.
 needs_sense = pytest.mark.xfail(strict=True, reason="asks for the right answer, and the built-in model has no sense")
+# These send a picture, which they download.
+PICTURES = ("test_image_inputs", "test_image_tool_message")
 
 
 class TestChatOpenAI(Suite):
     """The suite against imp."""
 
     url = ""
+    served_name = DEMO_MODEL
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
     def served(cls, http: HttpServed) -> None:
         """Sets the address before the model is made."""
         cls.url = http.url
+
+    @pytest.fixture(autouse=True)
+    def pictures(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Tests with a picture ask a model that reads it. The suite takes one of ours in place of its download."""
+        if request.function.__name__ in PICTURES:
+            served: HttpServed = request.getfixturevalue("sighted")
+            self.url, self.served_name = served.url, served.served.state.model.name
+            downloads = SimpleNamespace(get=lambda *_, **__: SimpleNamespace(content=file_of()))
+            monkeypatch.setattr(chat_models, "httpx", downloads)
 
     @property
     def chat_model_class(self) -> type[BaseChatModel]:
@@ -41,7 +56,7 @@ class TestChatOpenAI(Suite):
         return {
             "base_url": self.url,
             "api_key": "any",
-            "model": DEMO_MODEL,
+            "model": self.served_name,
             "max_tokens": 3000,
             "frequency_penalty": 0.6,
             "stream_usage": True,
@@ -56,6 +71,14 @@ class TestChatOpenAI(Suite):
 
     @property
     def supports_json_mode(self) -> bool:
+        return True
+
+    @property
+    def supports_image_inputs(self) -> bool:
+        return True
+
+    @property
+    def supports_image_tool_message(self) -> bool:
         return True
 
     @needs_sense

@@ -14,6 +14,7 @@ import imp_service
 from imp_service import GenerationResult, _core
 from imp_service.config import ConfigError, read_settings
 from imp_service.core import ModelError, ResourceExhausted, load_weights, open_file
+from imp_service.core.draft import drafters_text
 from imp_service.core.inspect import inspect_model
 from imp_service.models import demo_draft_model_path, demo_model_path
 from support.models.fixed_depth import NO_DRAFTERS, fixed_depth
@@ -147,6 +148,23 @@ def test_spc_16_spc_29_a_draft_that_cannot_be_used_ends_the_start(tmp_path: Path
     for path, kind, message in refusals(tmp_path):
         with pytest.raises(kind, match=message):
             imp_service.load(None, MODEL, f"speculation.model={path}")
+
+
+def test_spc_29_spc_48_a_draft_with_a_recurrent_state_scores_prompts_but_does_not_guess(tmp_path: Path) -> None:
+    """Where nothing asks it to score, the load refuses it. It needs room for two states."""
+    model = _core.open_model_file(tiny("qwen3", n_layers=8).write(tmp_path / "model.gguf"))
+    draft = _core.open_model_file(tiny("qwen35", n_layers=4).write(tmp_path / "draft.gguf"))
+    with pytest.raises(
+        ModelError, match=r"speculation\.model: draft\.gguf: has layers with a recurrent state"
+    ) as found:
+        _core.Model.load(model, draft=draft, kv_bytes=1 << 20)
+    assert found.value.reason == "MODEL_UNSUPPORTED"
+    plain = _core.open_model_file(tiny("qwen3", n_layers=1).write(tmp_path / "plain.gguf"))
+    for file, guesses in ((draft, False), (plain, True)):
+        loaded = _core.Model.load(model, draft=file, draft_scores_prompts=True, kv_bytes=1 << 20)
+        assert loaded.draft is not None and loaded.draft["guesses"] == guesses
+        text = drafters_text(read_settings(None, [MODEL]), loaded.draft, "draft.gguf", None)
+        assert text.startswith("model: draft.gguf, a guess" if guesses else "model: none, draft.gguf has a recurrent")
 
 
 def test_spc_29_too_little_memory_names_the_draft_s_items() -> None:

@@ -49,6 +49,7 @@ def keywords(request: GenerationRequest) -> dict[str, Any]:
         "enabled": "speculation_enabled",
         "policy": "sparse_prefill",
         "keep": "sparse_prefill_keep",
+        "backbone": "sparse_prefill_backbone",
     }
     groups = (request.sampling, request.stop, request.output, request.cache)
     for group in (*groups, request.speculation, request.sparse_prefill):
@@ -85,7 +86,7 @@ def test_lib_1_what_the_service_uses_is_not_shown(name: str) -> None:
 def test_lib_2_keywords_make_the_request_that_the_classes_make(library: LanguageModel) -> None:
     requests = random_requests(24, 5, library._runtime.tokenizer)
     requests += [replace(requests[0], speculation=SpeculationOptions(enabled=False, max_draft_tokens=4))]
-    requests += [replace(requests[0], sparse_prefill=SparsePrefillOptions("auto", 0.4))]
+    requests += [replace(requests[0], sparse_prefill=SparsePrefillOptions("auto", 0.4, 0.1))]
     for request in requests:
         assert request_of(request.prompt, keywords(request)) == request
     every = set(inspect.signature(LanguageModel.generate).parameters) - {"self", "prompt"}

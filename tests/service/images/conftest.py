@@ -14,7 +14,8 @@ from support.servers.vision_served import vision_model
 @pytest.fixture(scope="package")
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServed]:
     model = vision_model(tmp_path_factory.mktemp("vision"))
-    with serve_http("media.images=3", "media.waiting_bytes=32MiB", "features.logits=true", model=model) as it:
+    settings = ("media.images=3", "media.waiting_bytes=32MiB", "features.logits=true")
+    with serve_http(*settings, "log.format=json", "log.level=debug", model=model) as it:
         yield it
 
 

@@ -13,12 +13,14 @@ from openai import OpenAI
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import model_pb2, model_pb2_grpc, tokenizer_pb2, tokenizer_pb2_grpc, types_pb2
 from support.calls.generations import in_one, streamed
+from support.media.image_files import MODES, pixels_of
 from support.models.tiny_vision_models import AROUND, PLACES, vocabulary
 from support.servers.http_served import HttpServed
 from support.servers.served import Served
 from support.servers.vision_served import (
     CELLS,
     QUESTION,
+    answer_of,
     asked,
     chat_of,
     content_of,
@@ -27,6 +29,7 @@ from support.servers.vision_served import (
     file_of,
     raw,
     said,
+    shown,
 )
 
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 8, "ignore_eos": True, "return_token_ids": True}
@@ -44,6 +47,10 @@ def tiled(n_cells: int = CELLS // 5) -> str:
     return f"{''.join(rows)}\n{AROUND}<global-img>{cells}{AROUND}"
 
 
+def stub_of(served: Served) -> tokenizer_pb2_grpc.TokenizerServiceStub:
+    return tokenizer_pb2_grpc.TokenizerServiceStub(served.channel())
+
+
 def answered(http: HttpServed, content: Any, **fields: Any) -> dict[str, Any]:
     reply = http.chat(said(content), **{**GREEDY, **fields})
     assert reply.status == 200, reply.content
@@ -57,7 +64,7 @@ def test_vis_6_every_form_of_a_picture_gives_the_same_tokens(http: HttpServed, s
     text = f"<|im_start|>User:{tiled()} {QUESTION}<end_of_utterance>\nAssistant:"
     assert prompt == ids_of(text)
     for request in (chat_of(raw(), QUESTION), chat_of(encoded(file_of()), QUESTION)):
-        other = in_one(served, asked(request))
+        other = answer_of(served, request)
         assert other.output == whole.output and list(other.started.prompt.token_ids) == prompt
     for url in (data_url(file_of()), {"url": data_url(file_of()), "detail": "high", "uuid": "mine"}):
         by_http = answered(http, content_of(url), logprobs=True)
@@ -66,7 +73,7 @@ def test_vis_6_every_form_of_a_picture_gives_the_same_tokens(http: HttpServed, s
         logprobs = [each["logprob"] for each in choice["logprobs"]["content"]]
         assert logprobs == whole.output.logprobs
     # The negative control: another picture has the same prompt and other probabilities.
-    other = in_one(served, asked(chat_of(raw(seed=1), QUESTION)))
+    other = answer_of(served, chat_of(raw(seed=1), QUESTION))
     assert list(other.started.prompt.token_ids) == prompt
     assert other.output.logprobs != whole.output.logprobs
 
@@ -75,7 +82,7 @@ def test_vis_6_a_prompt_in_parts_is_the_texts_and_what_is_written_around_a_pictu
     parts = [types_pb2.PromptPart(text="A photo of "), types_pb2.PromptPart(image=raw())]
     cell = ids_of("<image>")
     parts += [types_pb2.PromptPart(token_ids=types_pb2.TokenIds(ids=[5, *cell])), types_pb2.PromptPart(text=" <image>")]
-    found = in_one(served, asked(types_pb2.PromptParts(parts=parts)))
+    found = answer_of(served, types_pb2.PromptParts(parts=parts))
     spelled = served.state.model.tokenizer.encode(" <image>", add_special_tokens=False)
     assert len(spelled) > 2
     assert list(found.started.prompt.token_ids) == [*ids_of(f"A photo of {tiled()}"), 5, *cell, *spelled]
@@ -83,7 +90,7 @@ def test_vis_6_a_prompt_in_parts_is_the_texts_and_what_is_written_around_a_pictu
 
 
 def test_med_11_cells_are_tokens_of_the_prompt(http: HttpServed, served: Served) -> None:
-    found = in_one(served, asked(chat_of(encoded(file_of(2)), QUESTION, encoded(file_of(3)))))
+    found = answer_of(served, chat_of(encoded(file_of(2)), QUESTION, encoded(file_of(3))))
     usage, media = found.usage, list(found.started.media)
     assert usage.prompt_tokens == len(found.started.prompt.token_ids) and usage.prompt_media_tokens == 2 * CELLS
     assert [(span.image, span.tokens, span.positions) for span in media] == [
@@ -92,7 +99,7 @@ def test_med_11_cells_are_tokens_of_the_prompt(http: HttpServed, served: Served)
     (cell,) = ids_of("<image>")
     at = [i for i, token in enumerate(found.started.prompt.token_ids) if token == cell]
     assert at == [i for span in media for i in range(span.first_token, span.first_token + span.tokens)]
-    again = in_one(served, asked(chat_of(encoded(file_of(2)), QUESTION, encoded(file_of(3)))))
+    again = answer_of(served, chat_of(encoded(file_of(2)), QUESTION, encoded(file_of(3))))
     assert again.usage.cached_prompt_tokens > CELLS and again.output == found.output
     by_http = answered(http, content_of({"url": data_url(file_of(2))}))["usage"]
     assert by_http["prompt_tokens_details"]["image_tokens"] == CELLS
@@ -117,15 +124,46 @@ def test_vis_6_a_tool_may_return_a_picture(http: HttpServed, served: Served) -> 
 
 
 def test_vis_8_counting_is_what_a_generation_uses(http: HttpServed, served: Served) -> None:
-    stub = tokenizer_pb2_grpc.TokenizerServiceStub(served.channel())
     chat = chat_of(encoded(file_of()), QUESTION)
-    counted = stub.ApplyChatTemplate(tokenizer_pb2.ApplyChatTemplateRequest(chat=chat))
-    used = in_one(served, asked(chat))
+    counted = stub_of(served).ApplyChatTemplate(tokenizer_pb2.ApplyChatTemplateRequest(chat=chat))
+    used = answer_of(served, chat)
     assert list(counted.token_ids) == list(used.started.prompt.token_ids)
     assert list(counted.media) == list(used.started.media)
     assert counted.text == f"<|im_start|>User:{tiled(1)} {QUESTION}<end_of_utterance>\nAssistant:"
-    body = {"messages": said(content_of(data_url(file_of())))}
+    body = {"messages": shown(file_of())}
     assert json.loads(http.client.post("/tokenize", body).content)["tokens"] == list(counted.token_ids)
+
+
+SIZES = (
+    (1, 1),
+    (3, 2),
+    (30, 20),
+    (56, 57),
+    (57, 56),
+    (112, 112),
+    (113, 40),
+    (40, 400),
+    (900, 600),
+    (1, 150),
+    (640, 480),
+)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_vis_8_an_image_of_any_size_takes_what_was_counted(
+    http: HttpServed, served: Served, size: tuple[int, int]
+) -> None:
+    data = MODES["rgb"](pixels_of(*size))
+    chat = chat_of(encoded(data), QUESTION)
+    counted = stub_of(served).ApplyChatTemplate(tokenizer_pb2.ApplyChatTemplateRequest(chat=chat))
+    used = answer_of(served, chat, n=1)
+    n_tokens = len(counted.token_ids)
+    assert used.usage.prompt_tokens == n_tokens
+    assert used.usage.prompt_media_tokens == sum(span.tokens for span in counted.media)
+    messages = shown(data)
+    assert json.loads(http.client.post("/tokenize", {"messages": messages}).content)["count"] == n_tokens
+    by_http = answered(http, content_of(data_url(data)), max_tokens=1)["usage"]
+    assert by_http["prompt_tokens"] == n_tokens
 
 
 def test_vis_8_counting_decodes_no_pixel(http: HttpServed) -> None:
@@ -133,14 +171,14 @@ def test_vis_8_counting_decodes_no_pixel(http: HttpServed) -> None:
     data = file_of(4)
     at = data.index(b"IDAT")
     damaged = data[: at + 40] + bytes(20) + data[at + 60 :]
-    counted = http.client.post("/tokenize", {"messages": said(content_of(data_url(damaged)))})
+    counted = http.client.post("/tokenize", {"messages": shown(damaged)})
     assert counted.status == 200 and json.loads(counted.content)["count"] > CELLS
-    refused = http.chat(said(content_of(data_url(damaged))), **GREEDY)
+    refused = http.chat(shown(damaged), **GREEDY)
     assert refused.status == 400 and b"messages[0].content[0].image_url" in refused.content
 
 
 def test_vis_6_a_session_takes_pictures(served: Served) -> None:
-    whole = in_one(served, asked(chat_of(encoded(file_of()), QUESTION)))
+    whole = answer_of(served, chat_of(encoded(file_of()), QUESTION))
     step = types_pb2.SamplingOptions(temperature=0)
     stub = served.inference
     first = stub.Prefill(
@@ -205,7 +243,7 @@ def test_oai_3_vis_6_openais_client_sends_a_picture(http: HttpServed, served: Se
             max_tokens=8,
             extra_body={"ignore_eos": True},
         )
-    whole = in_one(served, asked(chat_of(encoded(file_of()), QUESTION)))
+    whole = answer_of(served, chat_of(encoded(file_of()), QUESTION))
     assert reply.choices[0].message.content == whole.output.text
     assert reply.usage is not None and reply.usage.prompt_tokens == whole.usage.prompt_tokens
 

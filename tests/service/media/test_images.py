@@ -9,12 +9,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from imp_service.media import CellSpan, EncodedImage, Images, ImageSettingsInvalid, ImageSizes, MediaLimits, RawImage
+from imp_service.media import (
+    CellBounds,
+    CellSpan,
+    EncodedImage,
+    Images,
+    ImageSettingsInvalid,
+    ImageSizes,
+    MediaLimits,
+    RawImage,
+)
 from imp_service.media.decoder import ImageDecoder, ImageReading, Tiles
+from imp_service.media.layout import layout_of
+from imp_service.media.sizes import UnfitShape
 from imp_service.text.errors import FieldInvalid
 from service.media.conftest import MakeImages
 from support.media.image_files import MODES, pixels_of
-from support.media.pixel_cases import KINDS, PUBLISHED, SMALL
+from support.media.pixel_cases import KINDS, PUBLISHED, SMALL, sides
 from support.media.png_writer import chunk, file_of, header
 
 FIXED = SMALL["fixed"]
@@ -134,7 +145,7 @@ def test_vis_1_a_request_bounds_the_cells_of_an_image(
 ) -> None:
     images = make_images(PUBLISHED[kind], image_tokens=2_000)
     source = RawImage(800, 600, bytes(3 * 800 * 600))
-    assert images.plan(source, "image", max_cells=max_cells, cells_path=CELLS).n_cells == n_cells
+    assert images.plan(source, "image", CellBounds(max_cells)).n_cells == n_cells
 
 
 @pytest.mark.parametrize(
@@ -151,14 +162,80 @@ def test_vis_5_a_bound_that_no_image_can_have_is_refused_at_its_field(
     kind: str, max_cells: int, message: str, make_images: MakeImages
 ) -> None:
     with pytest.raises(FieldInvalid) as caught:
-        make_images(PUBLISHED[kind]).plan(FILES[0], "image", max_cells=max_cells, cells_path=CELLS)
+        make_images(PUBLISHED[kind]).plan(FILES[0], "image", CellBounds(max_cells, CELLS))
     assert (caught.value.path, caught.value.message) == (CELLS, message)
+
+
+NUMBERS: list[tuple[str, dict[str, int], int | None, int]] = [
+    ("qwen", {"max_pixels": 100_000}, None, 88),
+    ("qwen", {"max_pixels": 100_000}, 256, 88),
+    ("qwen", {"max_pixels": 100_000}, 20, 15),
+    ("qwen", {"min_pixels": 700_000}, None, 713),
+    ("qwen", {"min_pixels": 480_000, "max_pixels": 490_000}, None, 475),
+    ("gemma4", {"max_soft_tokens": 560}, None, 540),
+    ("gemma4", {"max_soft_tokens": 70}, 280, 63),
+    ("gemma4", {"max_soft_tokens": 560}, 80, 63),
+]
+
+
+@pytest.mark.parametrize(("kind", "numbers", "max_cells", "n_cells"), NUMBERS)
+def test_vis_1_a_request_replaces_numbers_of_the_image_processor(
+    kind: str, numbers: dict[str, int], max_cells: int | None, n_cells: int, make_images: MakeImages
+) -> None:
+    images = make_images(PUBLISHED[kind])
+    source = RawImage(800, 600, bytes(3 * 800 * 600))
+    assert images.plan(source, "image", CellBounds(max_cells, numbers=numbers)).n_cells == n_cells
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers", "message"),
+    [
+        ("qwen", {"max_pixels": 1_048_577}, "max_pixels is 1048577, expected a whole number from 1024 to 1048576"),
+        ("qwen", {"max_pixels": 1_023}, "max_pixels is 1023, expected a whole number from 1024"),
+        (
+            "qwen",
+            {"min_pixels": 9_000, "max_pixels": 8_000},
+            "min_pixels is 9000, expected .* from 1 to 8000",
+        ),
+        ("qwen", {"min_pixels": 1_048_577}, "min_pixels is 1048577, expected a whole number from 1 to 1048576"),
+        ("qwen", {"min_pixels": 0}, "min_pixels is 0, expected a whole number from 1"),
+        ("gemma4", {"max_soft_tokens": 300}, "max_soft_tokens is 300, expected one of 70, 140, 280, 560"),
+        ("gemma4", {"max_soft_tokens": 1_120}, "max_soft_tokens is 1120, expected one of 70, 140, 280, 560"),
+    ],
+)
+def test_vis_5_numbers_that_no_image_processor_can_have_are_refused(
+    kind: str, numbers: dict[str, int], message: str, make_images: MakeImages
+) -> None:
+    images = make_images(PUBLISHED[kind])
+    with pytest.raises(FieldInvalid, match=message):
+        images.plan(FILES[0], "image", CellBounds(numbers=numbers))
+    with pytest.raises(ImageSettingsInvalid):
+        images.check_numbers(numbers)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_vis_8_the_cells_of_a_header_are_those_that_a_tower_makes_of_the_pixels(kind: str) -> None:
+    """Of 500 sizes: from the pixels of each part, as the tower divides them into patches and reduces these."""
+    sizes = PUBLISHED[kind]
+    reduction = {"idefics3": 4, "qwen": 2, "fixed": 4, "gemma4": 3}[kind]
+    n_read = 0
+    for width, height in sides():
+        try:
+            cut = sizes.cut(width, height, sizes.own_cells)
+        except UnfitShape:
+            continue
+        n_read += 1
+        columns, rows = (side // sizes.patch_size // reduction for side in cut.tile)
+        spans = [each for each in layout_of(sizes, cut) if isinstance(each, CellSpan)]
+        assert [each.grid for each in spans] == [(rows, columns)] * cut.n_tiles
+        assert cut.n_cells == cut.n_tiles * rows * columns
+    assert n_read > 400
 
 
 def test_vis_5_an_image_that_takes_more_cells_in_its_shape_is_refused(make_images: MakeImages) -> None:
     images = make_images(PUBLISHED["qwen"])
     with pytest.raises(FieldInvalid, match="image: is 150 x 1 pixels, which take 13 tokens, more than 4"):
-        images.plan(RawImage(150, 1, bytes(450)), "image", max_cells=4, cells_path=CELLS)
+        images.plan(RawImage(150, 1, bytes(450)), "image", CellBounds(4))
 
 
 def test_vis_5_a_limit_below_what_a_family_needs_is_refused() -> None:

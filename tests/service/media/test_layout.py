@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from imp_service.media import CellSpan, ImageSizes, special_texts
-from imp_service.media.layout import layout_of, words_of
+from imp_service.media.layout import layout_of, needs_chat, words_of
 from imp_service.media.sizes import Cut
 from support.media.pixel_cases import KINDS, PUBLISHED, table
 
@@ -55,3 +55,10 @@ def test_vis_5_the_special_texts_are_those_that_a_layout_may_write(kind: str) ->
         rest = rest.replace(text, "")
     assert rest.strip("\n") == ""
     assert len(texts) == len(set(texts)) == {"idefics3": 19, "qwen": 1, "fixed": 3, "gemma4": 3}[kind]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_vis_9_a_family_needs_a_chat_whose_layouts_have_no_text(kind: str) -> None:
+    sizes = PUBLISHED[kind]
+    layout = layout_of(sizes, sizes.cut(640, 480, sizes.own_cells))
+    assert needs_chat(sizes) == all(isinstance(each, CellSpan) for each in layout) == (kind == "qwen")

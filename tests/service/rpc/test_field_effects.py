@@ -85,6 +85,7 @@ CASES = {
     "num_sequences": Case(2),
     "sparse_prefill.policy": Case(3, refusal=SWITCHED_OFF),
     "sparse_prefill.keep": Case(0.5, refusal=SWITCHED_OFF),
+    "sparse_prefill.backbone": Case(0.5, refusal=SWITCHED_OFF),
     "speculation.enabled": Case(True, refusal=SWITCHED_OFF),
     "speculation.max_draft_tokens": Case(4, refusal=SWITCHED_OFF),
     "speculation.drafters": Case(["ngram"], refusal=SWITCHED_OFF),

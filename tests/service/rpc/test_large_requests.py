@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from imp_service.api import rules
-from imp_service.generation import runtime
+from imp_service.generation import prompt_reader
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from support.calls.failed_calls import failed
@@ -43,7 +43,7 @@ def pieces(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[int]:
                 found.append(len(piece))
             yield first, piece
 
-    for module in (rules, runtime):
+    for module in (rules, prompt_reader):
         monkeypatch.setattr(module, "token_pieces", singing)
     return found
 

@@ -70,7 +70,7 @@ def test_rpc_4_every_field_is_read() -> None:
         if all(whole(request) == base for request in changed):
             silent.add(path)
     # A server without a draft model refuses every value.
-    refused = {"sparse_prefill.keep"}
+    refused = {"sparse_prefill.keep", "sparse_prefill.backbone"}
     # The table has only 0 for stop.min_tokens, since more depends on max_tokens; a test below reads it.
     assert silent == refused | {"request_id", "model", "stop.min_tokens"}
     assert {path for path, _ in leaves(pb.GenerateRequest.DESCRIPTOR)} - APART - READ_ELSEWHERE <= GENERATE.keys()
@@ -78,10 +78,10 @@ def test_rpc_4_every_field_is_read() -> None:
 
 def test_spc_40_the_options_of_sparse_prefill_are_read() -> None:
     for policy, name in ((0, None), (1, "dense"), (2, "auto"), (3, "sparse")):
-        for keep in (None, 0.1, 0.3, 1.0):
-            options = types_pb2.SparsePrefillOptions(policy=policy, keep=keep)
+        for keep, backbone in ((None, None), (0.1, None), (0.3, 0.0), (1.0, 0.1), (None, 1.0)):
+            options = types_pb2.SparsePrefillOptions(policy=policy, keep=keep, backbone=backbone)
             found = read(pb.GenerateRequest(text="a", sparse_prefill=options)).sparse_prefill
-            assert found == SparsePrefillOptions(name, keep)
+            assert found == SparsePrefillOptions(name, keep, backbone)
 
 
 def test_rpc_4_every_field_of_a_step_is_read() -> None:

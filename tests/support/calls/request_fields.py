@@ -90,6 +90,7 @@ GENERATE = {
     "num_sequences": ((1, 8), (0, 9, U32)),
     "sparse_prefill.policy": ((0, 1), (99, -1)),
     "sparse_prefill.keep": ((), (0.0, 1.1, *NOT_FINITE)),
+    "sparse_prefill.backbone": ((), (-0.1, 1.1, *NOT_FINITE)),
     "speculation.enabled": ((False, True), ()),
     "speculation.max_draft_tokens": ((1, 64), (0, 65, U32)),
     "speculation.drafters": ((["ngram"],), (["ngramm"], ["grammar"], ["ngram", ""], ["ngram"] * 9)),

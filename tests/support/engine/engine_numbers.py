@@ -33,6 +33,9 @@ class Numbers:
     n_outputs: int = 0
     n_preemptions: int = 0
     n_encoded: int = 0
+    n_found: int = 0
+    media_bytes: int = 0
+    encode_ns: int = 0
     running: int = 0
     waiting: int = 0
     waiting_tokens: int = 0

@@ -18,6 +18,10 @@ _NOT_TEXT = tuple(
 )
 # Buffers that files hold next to the parameters.
 _BUFFERS = (".layer_scalar", ".act_fn.beta", ".act_fn.eps")
+# Bounds of what a product reads and writes.
+BOUNDS = (".input_min", ".input_max", ".output_min", ".output_max")
+# Buffers that hold what was learned.
+_FILLED = (".layer_scalar", ".std_bias", ".std_scale", *BOUNDS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,15 +46,18 @@ class Weights:
 def stores_less_one(model_type: str, name: str) -> bool:
     """Whether files of the library hold a norm's weights minus one."""
     if model_type.startswith(("qwen3_5", "qwen3_next")):
-        return ".linear_attn." not in name
-    return "gemma" in model_type and not model_type.startswith("gemma4")
+        return ".linear_attn." not in name and ".visual." not in name
+    return "gemma" in model_type and not model_type.startswith("gemma4") and "vision_tower." not in name
 
 
 def filled(model_type: str, name: str, shape: tuple[int, ...], seed: int = 0) -> NDArray[np.float64]:
     """Returns numbers for a parameter that no other parameter has."""
     values = hashed(name, shape, seed)
-    n_terms = np.prod(shape[1:]) if len(shape) == 4 else shape[-1]  # of a convolution, or of a product
-    spread = 1.0 if "embed" in name and len(shape) == 2 else np.sqrt(3.0 / n_terms)
+    if name.endswith(BOUNDS):  # near those of numbers around 0
+        return np.asarray((-1 if name.endswith("_min") else 1) * (0.9 + 0.4 * values))
+    n_terms = np.prod(shape[1:]) if len(shape) > 3 else shape[-1]  # of a convolution, or of a product
+    is_table = "embed" in name and "proj" not in name and len(shape) in (2, 3)
+    spread = 1.0 if is_table else np.sqrt(3.0 / n_terms)
     if len(shape) == 1:
         is_factor = "norm" in name or name.endswith(("scale", "scalar"))
         centre = 1.0 if is_factor and not stores_less_one(model_type, name) else 0.0
@@ -66,9 +73,9 @@ def fill(model: Any, seed: int = 0) -> None:
     """Gives every parameter of the library's model numbers of its own, norms and biases too."""
     import torch
 
-    scalars = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(".layer_scalar")]
+    buffers = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(_FILLED)]
     with torch.no_grad():
-        for name, parameter in [*model.named_parameters(), *scalars]:
+        for name, parameter in [*model.named_parameters(), *buffers]:
             values = filled(model.config.model_type, name, tuple(parameter.shape), seed)
             parameter.copy_(torch.from_numpy(values).to(parameter.dtype))
 

@@ -9,6 +9,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from support.files.hf_contents import hf_config, hf_tensors, write_hf
+from support.models.tiny_heads import TinyNextN
 from support.models.tiny_models import TinyModel, tiny
 from support.text.hub_tokenizers import files_of
 from support.text.tiny_vocabularies import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
@@ -52,7 +53,7 @@ def write_directory(
 def write_twin(
     path: Path,
     library: Tokenizer,
-    model: TinyModel,
+    model: TinyModel | TinyNextN,
     *,
     pre: str,
     template: str | None = CHATML,

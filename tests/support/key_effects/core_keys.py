@@ -56,12 +56,13 @@ def most_guesses(_: Path, settings: tuple[str, ...]) -> Any:
         return runtime.guessing_of(SpeculationOptions())[0]
 
 
-def sparse_default(_: Path, settings: tuple[str, ...]) -> tuple[str, float] | None:
-    """Observes the policy and the share to keep of a request that sets neither; None if it is simply dense."""
+def sparse_default(_: Path, settings: tuple[str, ...]) -> tuple[str, float, float] | None:
+    """Observes the policy and the shares to keep of a request that sets none; None if it is simply dense."""
     runtime = ModelRuntime(load_weights(read_settings(None, [*SMALL, *settings])))
     with closing(runtime.client):
         options = runtime.sparse_prefill_of(SparsePrefillOptions())
-    return None if options.policy is None or options.keep is None else (options.policy, options.keep)
+    policy, keep, backbone = options.policy, options.keep, options.backbone
+    return None if policy is None or keep is None or backbone is None else (policy, keep, backbone)
 
 
 def _sets_again(setting: str, settings: tuple[str, ...]) -> bool:
@@ -229,13 +230,17 @@ CORE_EFFECTS: dict[str, Effect] = {
     "media.request_bytes": Effect("2MiB", media_limit("request_bytes"), 16 * 1024**2, 2 * 1024**2),
     "media.pixels": Effect("1M", media_limit("pixels"), 40_000_000, 1024**2),
     "media.side": Effect("1000", media_limit("side"), 16_384, 1000),
+    "media.image_tokens": Effect("400", media_limit("image_tokens"), 1024, 400),
     "media.waiting_bytes": Effect("5MiB", media_limit("waiting_bytes"), 128 * 1024**2, 5 * 1024**2),
     "media.decode_time": Effect("250ms", media_limit("decode_ms"), 10_000, 250),
     "media.cache_bytes": Effect("1MiB", media_bytes_of_load, None, 1024**2),
     "sparse_prefill.enabled": Effect("true", load_argument("draft_scores_prompts"), False, True),
-    "sparse_prefill.policy": Effect("auto", sparse_default, None, ("auto", 0.3), SPARSE),
+    "sparse_prefill.policy": Effect("auto", sparse_default, None, ("auto", 0.3, 0), SPARSE),
     "sparse_prefill.keep": Effect(
-        "0.25", sparse_default, ("auto", 0.3), ("auto", 0.25), (*SPARSE, "sparse_prefill.policy=auto")
+        "0.25", sparse_default, ("auto", 0.3, 0), ("auto", 0.25, 0), (*SPARSE, "sparse_prefill.policy=auto")
+    ),
+    "sparse_prefill.backbone": Effect(
+        "0.1", sparse_default, ("auto", 0.3, 0), ("auto", 0.3, 0.1), (*SPARSE, "sparse_prefill.policy=auto")
     ),
     "sparse_prefill.threshold": Effect("300", engine_option("sparse_threshold"), 8192, 300),
     "sparse_prefill.max_tokens": Effect("7000", engine_option("sparse_max_tokens"), 65536, 7000),

@@ -161,6 +161,13 @@ WRAPPED: dict[str, FamilyCase] = {
         "gemma4", {**GEMMA4_KEYS, "embedding_length_per_layer_input": 24}, {},
         vision=TOWER | {"num_key_value_heads": 2, "position_embedding_size": 16},
     ),
+    "gemma4_31b": FamilyCase(
+        "Gemma4",
+        {**GEMMA4, "num_hidden_layers": 4, "attention_k_eq_v": True, "num_global_key_value_heads": 1,
+         "use_bidirectional_attention": "vision"},
+        "gemma4", {**GEMMA4_KEYS, "attention.head_count_kv": [2, 1, 2, 1]}, {},
+        vision=TOWER | {"num_key_value_heads": 2, "position_embedding_size": 16},
+    ),
     "gemma4_unified": FamilyCase(
         "Gemma4Unified",
         {"num_hidden_layers": 4} | {name: GEMMA4[name] for name in GEMMA4 if name != "hidden_size_per_layer_input"},

@@ -23,26 +23,28 @@ def load_for_media(
     *,
     device: str = "cpu",
     takes_media: bool = True,
-    layers_ahead: Sequence[int] = (),
-    planes: Sequence[int] = (),
+    layers_ahead: Sequence[int] | None = None,
+    planes: Sequence[int] | None = None,
     with_head: bool = False,
     **changes: Any,
 ) -> Any:
-    """Loads the model with a decoder that takes media, and what no file configures."""
+    """Loads the model with a decoder that takes media. What is given replaces what the file configures."""
     path = source if isinstance(source, Path) else source.write(folder / "m.gguf")
     if device != "cpu":
         changes = {"unvalidated_kernels": True, **changes}
     return core.load_for_media(
         _core.open_model_file(path), overrides=overrides(**changes), device=device, takes_media=takes_media,
-        layers_ahead=list(layers_ahead), planes=list(planes), with_head=with_head,
+        layers_ahead=layers_ahead, planes=planes, with_head=with_head,
     )  # fmt: skip
 
 
 def embeddings(model: Any, source: TinyModel, tokens: Sequence[int]) -> Rows:
-    """Returns the rows of the residual stream that these tokens begin with."""
+    """Returns encodings that equal these tokens: their rows of the residual stream, to which nothing is added later."""
     [scale] = [fact["value"] for fact in model.facts if fact["name"] == "embedding_scale"]
     table = source.tensors()["token_embd.weight"].stored().astype(np.float32)
-    return table[list(tokens)] * np.float32(scale)
+    rows = np.zeros((len(tokens), core.media_traits(model)["width"]), np.float32)
+    rows[:, : source.hidden_size] = table[list(tokens)] * np.float32(scale)
+    return rows
 
 
 class MediaRun:

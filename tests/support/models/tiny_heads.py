@@ -36,6 +36,10 @@ class TinyNextN:
     has_own_embedding: bool = False
 
     @property
+    def vocab_size(self) -> int:
+        return self.model.vocab_size
+
+    @property
     def wider(self) -> TinyModel:
         """The same model with one layer more, whose weights are those of the head's layer."""
         return dataclasses.replace(self.model, n_layers=self.model.n_layers + 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 from pathlib import Path
@@ -12,12 +11,13 @@ from tokenizers import Tokenizer
 
 from support.files.hf_contents import write_hf
 from support.files.hub_directory import hf_config, hf_tensors, model_for, write_twin
+from support.models.tiny_idefics3_tower import Idefics3Tower
 from support.models.tiny_models import TinyModel
-from support.models.tiny_towers import TOWERS, TinyTower
+from support.models.tiny_tower import TinyTower
 from support.text.hub_tokenizers import byte_level, files_of, with_tokens
 
 # An image has four tiles at most, and an overview: 80 cells.
-TOWER = dataclasses.replace(TOWERS["smolvlm"], longest_side=112)
+TOWER: TinyTower = Idefics3Tower(longest_side=112)
 END = "<end_of_utterance>"
 AROUND = "<fake_token_around_image>"
 PLACES = tuple(f"<row_{row}_col_{column}>" for row in (1, 2) for column in (1, 2))

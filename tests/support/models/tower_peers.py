@@ -1,22 +1,35 @@
-"""The towers of `transformers`, and how to turn each of their facts off."""
+"""The towers of `transformers`, by family."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from support.files.hf_weights import fill
-from support.models.tiny_towers import Pixels, TinyTower
+from support.models import gemma3_peer, gemma4_peer, idefics3_peer, qwen_peer
+from support.models.tiny_gemma3_tower import Gemma3Tower
+from support.models.tiny_gemma4_tower import Gemma4Tower
+from support.models.tiny_idefics3_tower import Idefics3Tower
+from support.models.tiny_qwen_tower import QwenTower
+from support.models.tiny_tower import Pixels, TinyTower, TurnOff
+from support.models.tiny_towers import TOWERS
 
-TurnOff = Callable[[Any], None]
-_TEXT = {
-    "model_type": "llama", "vocab_size": 53, "intermediate_size": 72, "num_hidden_layers": 1, "num_attention_heads": 2,
-    "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 64, "pad_token_id": 0,
+_KINDS: dict[type[TinyTower], ModuleType] = {
+    Gemma3Tower: gemma3_peer, Gemma4Tower: gemma4_peer, Idefics3Tower: idefics3_peer, QwenTower: qwen_peer,
 }  # fmt: skip
-_CLASSES = {"smolvlm": "SmolVLM", "idefics3": "Idefics3"}
+_OF_BOUNDS = {"bounds of inputs", "bounds of outputs", "bounds of each product"}
+# Facts that a tower of the table does not have, although its family does.
+_WITHOUT = {
+    "many patches": {"order of a cell"},  # of one patch
+    "qwen3_5": {"norms of taps", "layers of taps", "corners of positions"},  # a table that is not interpolated
+    "qwen3_5_moe": {"norms of taps", "layers of taps"},
+    "gemma3 of many patches": {"mean of a square"},
+    "gemma4 without bounds": _OF_BOUNDS,
+    "gemma4 as it is": {"root of the width", "mean of cells", "factors of cells"},
+}
 
 
 def tower_peer(tower: TinyTower) -> Any:
@@ -27,101 +40,26 @@ def tower_peer(tower: TinyTower) -> Any:
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    name = _CLASSES[tower.model_type]
-    text = _TEXT | {"hidden_size": tower.width}
-    config = getattr(transformers, f"{name}Config")(
-        text_config=text, vision_config=tower.vision_config(), scale_factor=tower.shuffle
-    )
-    config.vision_config._attn_implementation = "eager"
-    model = getattr(transformers, f"{name}ForConditionalGeneration")(config).eval()
+    model = _KINDS[type(tower)].make(tower).eval()
+    model.set_attn_implementation("eager")
     fill(model)
     return model
 
 
 def image_processor(tower: TinyTower) -> Any:
-    import transformers
-
-    return transformers.Idefics3ImageProcessorPil(
-        image_mean=list(tower.mean), image_std=list(tower.deviation), size={"longest_edge": tower.longest_side},
-        max_image_size={"longest_edge": tower.tile_size},
-    )  # fmt: skip
+    return _KINDS[type(tower)].image_processor(tower)
 
 
 def encoded_by_peer(peer: Any, tower: TinyTower, pixels: Pixels) -> NDArray[np.float64]:
     """The library reads the pixels too."""
     import torch
 
-    as_it_is = {"do_resize": False, "do_image_splitting": False, "do_pad": False}
-    read = image_processor(tower)(pixels, **as_it_is, return_tensors="pt", input_data_format="channels_last")
     with torch.no_grad():
-        found = peer.model.get_image_features(read["pixel_values"].float(), None)
-    cells: NDArray[np.float64] = (found if torch.is_tensor(found) else found.pooler_output)[0].double().numpy()
+        cells: NDArray[np.float64] = _KINDS[type(tower)].encode(peer, tower, pixels).double().numpy()
     return cells
 
 
-def with_colours_last(peer: Any) -> None:
-    """Patches as [row, column, colour]."""
-    weight = peer.model.vision_model.embeddings.patch_embedding.weight
-    weight.data = weight.data.permute(0, 2, 3, 1).reshape(weight.shape).contiguous()
-
-
-def with_columns_first(peer: Any) -> None:
-    """Positions by columns."""
-    weight = peer.model.vision_model.embeddings.position_embedding.weight
-    side = round(len(weight) ** 0.5)
-    weight.data = weight.data.reshape(side, side, -1).swapaxes(0, 1).reshape(weight.shape).contiguous()
-
-
-def with_shuffle_by_columns(peer: Any) -> None:
-    """The patches of a cell by columns."""
-    weight = peer.model.connector.modality_projection.proj.weight
-    by = peer.config.scale_factor
-    weight.data = weight.data.reshape(len(weight), by, by, -1).swapaxes(1, 2).reshape(weight.shape).contiguous()
-
-
-def with_erf(peer: Any) -> None:
-    import torch
-
-    for layer in peer.model.vision_model.encoder.layers:
-        layer.mlp.activation_fn = torch.nn.GELU()
-
-
-def without_last_norm(peer: Any) -> None:
-    import torch
-
-    class Copy(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            return x.contiguous()
-
-    peer.model.vision_model.post_layernorm = Copy()
-
-
-def without_bias_of_values(peer: Any) -> None:
-    for layer in peer.model.vision_model.encoder.layers:
-        layer.self_attn.v_proj.bias.data.zero_()
-
-
-def seen_causally(peer: Any) -> None:
-    """A patch sees those before it alone."""
-    import torch
-
-    for layer in peer.model.vision_model.encoder.layers:
-        whole = layer.forward
-
-        def forward(hidden_states: Any, _mask: Any, whole: Any = whole, **others: Any) -> Any:
-            n = hidden_states.shape[1]
-            mask = torch.full((n, n), float("-inf")).triu(1)[None, None]
-            return whole(hidden_states, mask, **others)
-
-        layer.forward = forward
-
-
-OFF: dict[str, TurnOff] = {
-    "order of a patch": with_colours_last,
-    "order of positions": with_columns_first,
-    "order of a cell": with_shuffle_by_columns,
-    "tanh in gelu": with_erf,
-    "norm behind the layers": without_last_norm,
-    "bias of values": without_bias_of_values,
-    "patches see all": seen_causally,
-}
+def facts_of(name: str) -> dict[str, TurnOff]:
+    """How to turn each fact of a tower off."""
+    off: dict[str, TurnOff] = _KINDS[type(TOWERS[name])].OFF
+    return {fact: turn_off for fact, turn_off in off.items() if fact not in _WITHOUT.get(name, set())}

@@ -13,7 +13,14 @@ P = "tokenizer.ggml."
 
 
 def write_worded(
-    path: Path, control: Sequence[str], *, eos: str | None = None, padding: int = 0, family: str = "qwen3", **keys: Any
+    path: Path,
+    control: Sequence[str],
+    *,
+    eos: str | None = None,
+    padding: int = 0,
+    family: str = "qwen3",
+    hidden_size: int = 40,
+    **keys: Any,
 ) -> dict[str, int]:
     """Writes the model; returns the ids of its control tokens. The embedding has `padding` rows beyond the tokens.
 
@@ -25,7 +32,7 @@ def write_worded(
     del words[P + "eos_token_id"]
     if eos is not None:
         words[P + "eos_token_id"] = ids[eos]
-    contents = tiny(family, vocab_size=n_tokens + padding).contents()
+    contents = tiny(family, vocab_size=n_tokens + padding, hidden_size=hidden_size).contents()
     del contents.keys[P + "eos_token_id"]
     contents.keys = {**contents.keys, **words, **{P + name: value for name, value in keys.items()}}
     contents.write(path)

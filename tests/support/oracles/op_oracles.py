@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from support.oracles import tolerances
@@ -36,6 +38,10 @@ def silu_oracle(gate: Array, up: Array) -> Array:
 
 def gelu_oracle(gate: Array, up: Array) -> Array:
     return 0.5 * gate * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3))) * up
+
+
+def gelu_erf_oracle(x: Array) -> Array:
+    return 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
 
 
 def clamped_silu_oracle(gate: Array, up: Array, limit: float, slope: float) -> Array:

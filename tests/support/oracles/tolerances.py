@@ -41,6 +41,10 @@ DRAFT_RATE = 1e-9
 DIVERGENCE = 1e-9
 # The same for means of divergences over a vocabulary, of float32 logits.
 MEAN_DIVERGENCE = 1e-6
+# Score statistics whose likeliest share is found on a grid of 400,000.
+SCORE_ON_GRID = 2e-3
+# Bounds by sixty bisections and by a closed form, in points.
+BISECTED_POINTS = 1e-6
 # Rotations of vectors of at most 256 elements in float64: the contracts' bound.
 ROTATION_BACK = 1e-6
 # The contracts' bounds for codes of Gaussian heads: the scale is a float16; the distortion is that of 4,000 heads.
@@ -189,6 +193,13 @@ def elementwise(exact: Float64s, n_roundings: int) -> Float64s:
 def gelu_tanh(gate: Float64s, up: Float64s) -> Float64s:
     """Bounds gelu. 1 + tanh(t) cancels for t < 0, so errors of tanh and its argument are relative to 1."""
     return np.abs(gate * up) * rounding_of_sum(12) + 2 * FLOAT32_TINY
+
+
+def gelu_erf(x: Float64s) -> Float64s:
+    """Bounds gelu by erf. 1 + erf(t) cancels for t < 0, so errors are relative to 1: 4 roundings of erf, one of its
+    argument, since t · erf'(t) < 1 / 2, and 2 of the sum, of which half counts; then two products of up to |x|.
+    """
+    return np.abs(x) * rounding_of_sum(8) + 2 * FLOAT32_TINY
 
 
 def rotation(a: Float64s, b: Float64s) -> Float64s:

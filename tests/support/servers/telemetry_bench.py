@@ -19,6 +19,7 @@ class Spent:
     queue: float = 0.25
     prefill: float = 0.5
     decode: float = 1.0
+    encode: float = 0.0
 
 
 @dataclass

@@ -10,6 +10,8 @@ from typing import Any
 from imp_service.media import Images
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
+from support.calls.failed_calls import FailedCall, failed
+from support.calls.generations import Result, in_one
 from support.media.image_files import MODES, Pixels, pixels_of
 from support.models.tiny_vision_models import write_vision_files
 from support.servers.served import Served
@@ -78,9 +80,25 @@ def asked(chat: types_pb2.ChatPrompt | types_pb2.PromptParts, n: int = 8) -> pb.
     )
 
 
+def answer_of(served: Served, prompt: types_pb2.ChatPrompt | types_pb2.PromptParts, n: int = 8) -> Result:
+    """Returns what GenerateUnary answers."""
+    return in_one(served, asked(prompt, n))
+
+
+def refused_by(served: Served, prompt: types_pb2.ChatPrompt | types_pb2.PromptParts, n: int = 8) -> FailedCall:
+    """Returns how GenerateUnary refuses a prompt."""
+    request = pb.GenerateUnaryRequest(request=asked(prompt, n))
+    return failed(lambda: served.inference.GenerateUnary(request))
+
+
 def content_of(url: Any, text: str = QUESTION) -> list[dict[str, Any]]:
     """Returns the parts of a message of the chat API."""
     return [{"type": "image_url", "image_url": url}, {"type": "text", "text": text}]
+
+
+def shown(data: bytes) -> list[dict[str, Any]]:
+    """Returns the messages of the chat API that show an image and ask what it is."""
+    return said(content_of(data_url(data)))
 
 
 def said(content: Sequence[dict[str, Any]] | str) -> list[dict[str, Any]]:

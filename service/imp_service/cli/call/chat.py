@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from imp_service.cli.call.generate import most_tokens, write_answer
-from imp_service.cli.call.images import add_parts, most_image_bytes
+from imp_service.cli.call.images import add_parts, media_of
 from imp_service.cli.conversation.dialogue import ChatAnswer, Dialogue, TurnFailed
 from imp_service.cli.conversation.hold import hold_conversation, say_once
 from imp_service.cli.conversation.options import add_conversation_options
@@ -48,7 +48,7 @@ def _chat(arguments: Namespace) -> int:
     with connect(arguments) as connection:
         responder = _ServerResponder(connection, request, arguments, waits=waits)
         names = arguments.images
-        images = read_images(names, arguments.words, most_image_bytes(connection)) if names else []
+        images = read_images(names, arguments.words, media_of(connection).request_bytes) if names else []
         dialogue = Dialogue(arguments.system, given_options(request, arguments), next_images=images)
         if arguments.words:
             say_once(responder, dialogue, read_prompt(join_prompt(arguments.words)), arguments)
@@ -114,7 +114,7 @@ class _ServerResponder:
                 raise
 
     def read_image(self, name: str) -> bytes:
-        return read_image(name, most_image_bytes(self._connection))
+        return read_image(name, media_of(self._connection).request_bytes)
 
     def check_options(self, options: dict[str, float]) -> None:
         from imp_service.pb.inference_pb2 import GenerateRequest

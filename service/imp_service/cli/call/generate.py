@@ -7,11 +7,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from imp_service.cli.answer import ANSWER_TOKENS, CONTINUATION_TOKENS
-from imp_service.cli.call.images import add_parts, most_image_bytes
+from imp_service.cli.call.images import add_parts, media_of
 from imp_service.cli.failure import CommandError
 from imp_service.cli.options.connection import connect
 from imp_service.cli.options.generation import add_generation_options, request_of
-from imp_service.cli.options.images import add_image_option, read_images
+from imp_service.cli.options.images import add_image_option, read_images, tell_of_chat
 
 if TYPE_CHECKING:
     from imp_service.cli.call.streamed_answer import StreamedAnswer
@@ -54,7 +54,12 @@ def _generate(arguments: Namespace) -> int:
 
 def _images(connection: "Connection", arguments: Namespace) -> list[bytes]:
     names: list[str] = arguments.images
-    return read_images(names, arguments.words, most_image_bytes(connection)) if names else []
+    if not names:
+        return []
+    media = media_of(connection)
+    if media.needs_chat:
+        tell_of_chat("imp call chat --image")
+    return read_images(names, arguments.words, media.request_bytes)
 
 
 def _set_prompt(request: "GenerateRequest", images: Sequence[bytes], text: str) -> None:

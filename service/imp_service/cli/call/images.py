@@ -7,17 +7,18 @@ from imp_service.cli.options.images import reads_no_images
 
 if TYPE_CHECKING:
     from imp_service.client.connection import Connection
+    from imp_service.pb.model_pb2 import MediaSupport
 
 
-def most_image_bytes(connection: "Connection") -> int:
-    """The most bytes of a request with images. Raises CommandError if the served model reads none."""
+def media_of(connection: "Connection") -> "MediaSupport":
+    """The images that the served model reads. Raises CommandError if it reads none."""
     from imp_service.pb.model_pb2 import GetModelInfoRequest
     from imp_service.pb.model_pb2_grpc import ModelServiceStub
 
     info = connection.unary(ModelServiceStub(connection.channel).GetModelInfo, GetModelInfoRequest())
     if not info.HasField("media"):
         raise reads_no_images(info.model)
-    return info.media.request_bytes
+    return info.media
 
 
 def add_parts(parts: Any, images: Sequence[bytes], text: str) -> None:

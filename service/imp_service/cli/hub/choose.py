@@ -21,6 +21,8 @@ _OF_DIRECTORY = re.compile(
 )
 # Taken from a repository of several models if nothing is named, as other tools do.
 USUAL_TYPE = "Q4_K_M"
+# Draft heads in files of their own, as llama.cpp names and finds them.
+_HEAD = re.compile(r"(^|/)mtp-[^/]+\.gguf$", re.IGNORECASE)
 # The types of projectors, the preferred one first: others are smaller, but slower or less exact.
 _PROJECTOR_TYPES = ("f16", "bf16", "q8_0")
 # The same weights once more, in Mistral's own form, next to those that imp reads.
@@ -77,21 +79,27 @@ def choose(choices: Sequence[RepositoryModel], wanted: str | None) -> list[Repos
             return [choice]
     by_type = re.compile(rf"(?:^|[-._/]){re.escape(_GGUF.sub('', wanted))}(?:$|[-./])", re.IGNORECASE)
     found = [choice for choice in choices if by_type.search(_GGUF.sub("", choice.name))]
-    return [choice for choice in found if "ud-" not in choice.name.lower()] or found
+    found = [choice for choice in found if "ud-" not in choice.name.lower()] or found
+    return models_of(found) or found
 
 
 def models_of(choices: Sequence[RepositoryModel]) -> list[RepositoryModel]:
-    """The choices without vision projectors."""
-    return [choice for choice in choices if not _is_projector(choice)]
+    """The choices without vision projectors and draft heads."""
+    return [choice for choice in choices if not _is_part(choice)]
 
 
 def with_projector(choice: RepositoryModel, choices: Sequence[RepositoryModel]) -> RepositoryModel:
     """The model with the projector of its folder that lets it read images, if there is one."""
     beside = PurePosixPath(choice.name).parent
     found = [each for each in choices if _is_projector(each) and PurePosixPath(each.name).parent == beside]
-    if choice.name == "." or _is_projector(choice) or not found:
+    if choice.name == "." or _is_part(choice) or not found:
         return choice
     return replace(choice, files=[*choice.files, *min(found, key=_projector_order).files])
+
+
+def _is_part(choice: RepositoryModel) -> bool:
+    """Whether it is no model by itself."""
+    return _is_projector(choice) or _HEAD.search(choice.name) is not None
 
 
 def _is_projector(choice: RepositoryModel) -> bool:

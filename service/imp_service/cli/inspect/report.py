@@ -201,18 +201,28 @@ def _write_kernels(out: TextIO, weights: "Sequence[WeightPlan]", with_tensors: b
 def _write_vision(out: TextIO, vision: "VisionReport", with_tensors: bool) -> None:
     """The tower, and what an image costs."""
     out.write("\nvision tower\n")
-    tile, side = vision.tile_size, vision.longest_side
+    size, meaning = _image_size(vision)
     rows = [
         ("family", vision.family, f"{vision.n_layers} layers of width {vision.hidden_size}"),
-        (
-            "image",
-            f"{side}",
-            f"pixels of its longest side, as tiles of {tile} x {tile} with patches of {vision.patch_size}",
-        ),
-        ("tokens", f"{vision.tile_cells}", f"of a tile; {vision.max_image_cells} of the largest image"),
+        ("image", size, f"{meaning}, with patches of {vision.patch_size}"),
+        ("tokens", f"{vision.part_cells}", f"of a part; {vision.max_image_cells} of the largest image"),
     ]
     write_table(out, (), rows, "  ")
     _write_kernels(out, vision.weights, with_tensors)
+
+
+def _image_size(vision: "VisionReport") -> tuple[str, str]:
+    """The size to which an image is resized, and what it is."""
+    match vision.sizing:
+        case "tiles":
+            tile = vision.tile_size
+            return f"{vision.longest_side}", f"pixels of its longest side, as tiles of {tile} x {tile}"
+        case "fixed":
+            return f"{vision.tile_size}", "pixels of each side"
+        case "range":
+            return f"{vision.min_pixels}-{vision.max_pixels}", "pixels"
+        case _:
+            return f"{vision.soft_tokens}", "tokens, near which its sides are chosen"
 
 
 def _write_draft(out: TextIO, draft: "DraftReport") -> None:

@@ -11,6 +11,7 @@ from typing import BinaryIO
 from imp_service.cli.failure import CommandError
 from imp_service.cli.options.words import STDIN
 from imp_service.cli.output import memory_text
+from imp_service.cli.terminal import print_note
 
 # A small model that reads images, with its projector.
 _EXAMPLE = "ggml-org/SmolVLM2-500M-Video-Instruct-GGUF:Q8_0"
@@ -62,6 +63,11 @@ def _read(file: BinaryIO, name: str, most_bytes: int) -> bytes:
 def shown_name(name: str) -> str:
     """The name of an image in errors."""
     return "stdin" if name == STDIN else name
+
+
+def tell_of_chat(command: str) -> None:
+    """Says that only the chat template writes what the model expects around an image. `command` uses it."""
+    print_note(f"— in a chat this model has marks around an image, and a text has nothing around them: use {command}")
 
 
 def reads_no_images(model: str) -> CommandError:

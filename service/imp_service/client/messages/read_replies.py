@@ -109,7 +109,8 @@ def read_step(output: inference_pb2.StepOutput, cached_tokens: int, timings: Tim
 
 def read_timings(timings: types_pb2.Timings) -> Timings:
     """The time that a request spent in each phase."""
-    return Timings(*(seconds(each) for each in (timings.queue, timings.prefill, timings.decode, timings.blocked)))
+    parts = (timings.queue, timings.prefill, timings.decode, timings.blocked, timings.encode)
+    return Timings(*(seconds(part) for part in parts))
 
 
 def seconds(duration: Duration) -> float:

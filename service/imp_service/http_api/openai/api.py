@@ -171,12 +171,12 @@ class OpenAi:
         """The generation with its prompt as token ids, if it can run."""
         state, model = self._state, self._state.model
         with paths_renamed(lambda path: parsed.caller_path(path, prompt)):
-            model.require_fitting(request.prompt)
+            model.prompts.require_fitting(request.prompt)
             cost = reading_bytes(request.prompt, renders_quickly=model.text.renders_quickly)
-            ids = await state.workers.run(partial(model.prompt_ids, request.prompt, begins=True), cost)
+            ids = await state.workers.run(partial(model.prompts.ids, request.prompt, begins=True), cost)
             if not ids:
                 raise invalid("prompt", "has no token")
-            model.require_room(len(ids))
+            model.prompts.require_room(len(ids))
             self._check_size(call, parsed, request, len(ids))
         return replace(request, prompt=ids)
 
@@ -184,7 +184,7 @@ class OpenAi:
         """Refuses a reply that could be too large, and says in a header if the output may be shorter than asked."""
         model = self._state.model
         check_size(parsed, request, n_prompt, self._state.served)
-        room, asked = model.room_after(n_prompt), request.stop.max_tokens
+        room, asked = model.prompts.room_after(n_prompt), request.stop.max_tokens
         if asked is not None and 0 < room < asked:
             call.tell_room(room)
 
@@ -214,9 +214,13 @@ class OpenAi:
         return await self._state.workers.write(work) if is_large(reply) else work()
 
     def _head(self, call: HttpCall, prefix: str) -> Head:
-        model, digest = self._state.model, self._state.digest.sha256
-        fingerprint = f"imp-{__version__}-{digest[:FINGERPRINT_DIGITS]}" if digest else None
-        return Head(f"{prefix}{call.answer_id}", int(self._state.wall()), public_name(model.name), fingerprint)
+        model = self._state.model
+        return Head(f"{prefix}{call.answer_id}", int(self._state.wall()), public_name(model.name), self._fingerprint())
+
+    def _fingerprint(self) -> str | None:
+        digest = self._state.digest
+        parts = ("imp", __version__, digest.sha256[:FINGERPRINT_DIGITS], digest.decoders)
+        return "-".join(filter(None, parts)) if digest.sha256 else None
 
     def _token_texts(self, parsed: ParsedRequest) -> TokenTexts:
         shows_special = parsed.requests[0].output.special_tokens

@@ -263,6 +263,9 @@ CHAT: Table = {
         values.entries, "chat.documents_json", "documents that the model's chat template shows the model"
     ),
     "chat_template_kwargs": Sets(values.members, "chat.template_kwargs_json", "variables of the model's chat template"),
+    "mm_processor_kwargs": Sets(
+        values.members, "", "of images of any size: `min_pixels` and `max_pixels`, or `max_soft_tokens`"
+    ),
     "add_generation_prompt": Sets(
         values.flag, "chat.add_generation_prompt", "false: the prompt ends after the messages"
     ),
@@ -308,6 +311,7 @@ RESPONSES: Table = {
     "reasoning": Sets(values.members, "", "`effort` is a variable of the model's chat template"),
     **THINKING,
     "chat_template_kwargs": CHAT["chat_template_kwargs"],
+    "mm_processor_kwargs": CHAT["mm_processor_kwargs"],
     **SAMPLING,
     **STOP,
     **{name: OUTPUT[name] for name in ("skip_special_tokens", "max_chunk_tokens", "stream")},
@@ -327,7 +331,7 @@ RESPONSES: Table = {
     "background_options": Refused("leave it out: a response ends with its call"),
     "context_management": Refused("send a shorter `input`"),
     "conversation": Refused("responses are not stored: send the items of the conversation as `input`"),
-    "image": Refused("input is text"),
+    "image": Refused("send the image as a part of `input`"),
     "max_tool_calls": Refused("imp runs no tools; use `parallel_tool_calls`"),
     "moderation": UNSUPPORTED["moderation"],
     "previous_response_id": Refused("responses are not stored: send the earlier items, then the new ones, as `input`"),
@@ -351,6 +355,7 @@ TOKENIZE: Table = {
     "chat_template_kwargs": CHAT["chat_template_kwargs"],
     "add_generation_prompt": CHAT["add_generation_prompt"],
     "continue_final_message": CHAT["continue_final_message"],
+    "mm_processor_kwargs": CHAT["mm_processor_kwargs"],
     "add_special_tokens": Sets(values.flag, "", "of a text; default true"),
     "return_token_strs": Sets(values.flag, "", "adds the text of each token"),
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from imp_service.api.chat_prompt import joined
+from imp_service.http_api.openai.image_rules import ImageRules
 from imp_service.http_api.openai.messages import content_reader
 from imp_service.http_api.openai.values import (
     ReadValue,
@@ -38,14 +39,14 @@ class InputMessage:
     content: str = "content"
 
 
-def read_input(value: Any, *, has_developer: bool, low: int | None) -> list[InputMessage]:
-    """The messages of an input. `has_developer` and `low`: as for read_messages(). Raises WrongValue."""
+def read_input(value: Any, *, has_developer: bool, rules: ImageRules) -> list[InputMessage]:
+    """The messages of an input. `has_developer`: as for read_messages(). Raises WrongValue."""
     if isinstance(value, str):
         return [InputMessage("", ChatMessage("user", value))]
     if not isinstance(value, list):
         raise WrongValue(f"{shown(value)}, expected a string or a list of items")
     found: list[InputMessage] = []
-    content = content_reader(low)
+    content = content_reader(rules)
     for i, each in enumerate(value):
         where = f"[{i}]"
         message = within(where, _message_of, each, has_developer, content)

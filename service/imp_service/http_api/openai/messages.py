@@ -9,6 +9,7 @@ from typing import Any
 from imp_service.api.chat_prompt import ContentParts, joined
 from imp_service.api.content_parts import IMAGE_KINDS, IMAGE_MEMBER, NO_PART, text_member
 from imp_service.api.image import Image
+from imp_service.http_api.openai.image_rules import ImageRules
 from imp_service.http_api.openai.values import (
     ReadValue,
     WrongValue,
@@ -29,12 +30,12 @@ DETAIL = only("auto", "low", "high")
 DATA_URL = "send the image as a data: URL"
 
 
-def read_messages(value: list[Any], *, has_developer: bool, low: int | None) -> tuple[ChatMessage, ...]:
+def read_messages(value: list[Any], *, has_developer: bool, rules: ImageRules) -> tuple[ChatMessage, ...]:
     """The messages. Without `has_developer`, the role `developer` becomes `system`: the template does not know it.
 
-    `low`: as for content_reader(). Raises WrongValue. The rules of roles and sizes are those of imp's conversations.
+    Raises WrongValue. The rules of roles and sizes are those of imp's conversations.
     """
-    readers = {**READERS, "content": content_reader(low)}
+    readers = {**READERS, "content": content_reader(rules)}
     return tuple(within(f"[{i}]", _message, each, has_developer, readers) for i, each in enumerate(value))
 
 
@@ -57,33 +58,30 @@ def _message(value: Any, has_developer: bool, readers: Mapping[str, ReadValue]) 
     )
 
 
-def content_reader(low: int | None) -> ReadValue:
-    """A reader of a text or of parts, which are joined unless there is an image.
-
-    `low`: the most tokens of an image with `detail: low`; None: the model's images have a fixed number of them.
-    """
+def content_reader(rules: ImageRules) -> ReadValue:
+    """A reader of a text or of parts, which are joined unless there is an image."""
 
     def read(value: Any) -> str | ContentParts:
         if isinstance(value, str):
             return value
         if not isinstance(value, list):
             raise expected("a string or a list of parts", value)
-        return joined(within(f"[{i}]", _part, each, low) for i, each in enumerate(value))
+        return joined(within(f"[{i}]", _part, each, rules) for i, each in enumerate(value))
 
     return read
 
 
-def _part(value: Any, low: int | None) -> str | Image:
+def _part(value: Any, rules: ImageRules) -> str | Image:
     kind = members(value).get("type")
     if kind in IMAGE_KINDS:
-        return _image(value, low)
+        return _image(value, rules)
     member = text_member(kind)
     if member is None:
         raise WrongValue(f"{json.dumps(kind)} {NO_PART}", ".type")
     return str(within(f".{member}", text, value.get(member)))
 
 
-def _image(part: Mapping[str, Any], low: int | None) -> Image:
+def _image(part: Mapping[str, Any], rules: ImageRules) -> Image:
     """The image of a part: a URL, or an object with one, as the API or the other servers have it."""
     if part.get("file_id") is not None:
         raise WrongValue(f"not supported: nothing is stored here, {DATA_URL}", ".file_id")
@@ -101,7 +99,7 @@ def _image(part: Mapping[str, Any], low: int | None) -> Image:
         data = read_data_url(url, where)
     except FieldInvalid as error:
         raise WrongValue(error.message, where) from None
-    return Image(data, max_tokens=low if detail == "low" else None)
+    return rules.image(data, is_low=detail == "low")
 
 
 def _tool_calls(value: Any) -> str:

@@ -20,7 +20,7 @@ class Head:
     id: str
     created: int
     model: str
-    # The version and the weights. None until the digest of the weights is known.
+    # The version, the weights, and what decodes images. None until the digest of the weights is known.
     system_fingerprint: str | None
 
     def of(self, kind: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from imp_service.api.options import (
 from imp_service.api.rules import token_violations
 from imp_service.http_api.openai import fields
 from imp_service.http_api.openai.constraints import read_constraint
+from imp_service.http_api.openai.image_rules import image_rules
 from imp_service.http_api.openai.messages import read_messages
 from imp_service.http_api.openai.reading import Reading
 from imp_service.http_api.openai.tools import AUTO, read_tool_choice, read_tools, tools_json
@@ -47,8 +48,6 @@ from imp_service.tables import LIMITS
 from imp_service.text import ChatMessage, ChatPrompt
 
 MAX_PROMPTS = 64
-# Tokens of an image with `detail: low`, at most, where the model's images have any size.
-LOW_TOKENS = 256
 # Keeps only the most likely token, as 0 does in OpenAI's API. imp has no top_p of 0.
 SMALLEST_TOP_P = 1e-38
 # OpenAI's default of `max_tokens`, for completions only.
@@ -128,10 +127,10 @@ def read_chat(body: Mapping[str, Any], served: ServedModel, caller: Caller, *, i
 def messages_of(reading: Reading, served: ServedModel) -> tuple[ChatMessage, ...]:
     """The messages of a chat; none if they are unset or wrong. Errors about them get the caller's names."""
     no_messages: tuple[ChatMessage, ...] = ()
-    has_developer = served.template_has("developer")
+    has_developer, rules = served.template_has("developer"), image_rules(reading, served)
     messages = reading.read(
         "messages",
-        lambda value: read_messages(value, has_developer=has_developer, low=low_tokens(served)),
+        lambda value: read_messages(value, has_developer=has_developer, rules=rules),
         no_messages,
         ignores_unknown=True,
     )
@@ -141,11 +140,6 @@ def messages_of(reading: Reading, served: ServedModel) -> tuple[ChatMessage, ...
             reading.set_by(f"chat.messages[{i}].tool_calls_json", f"messages[{i}].tool_calls")
         name_images(reading, i, message, f"messages[{i}].content")
     return messages
-
-
-def low_tokens(served: ServedModel) -> int | None:
-    """The most tokens of an image with `detail: low`."""
-    return None if served.images is None else served.images.few_cells(LOW_TOKENS)
 
 
 def name_images(reading: Reading, number: int, message: ChatMessage, where: str) -> None:

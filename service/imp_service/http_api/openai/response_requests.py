@@ -9,13 +9,13 @@ from typing import Any
 from imp_service.api.options import OutputOptions
 from imp_service.http_api.openai import fields
 from imp_service.http_api.openai.flat_tools import FUNCTION, read_flat_choice, read_flat_tools
+from imp_service.http_api.openai.image_rules import image_rules
 from imp_service.http_api.openai.items import InputMessage, read_input
 from imp_service.http_api.openai.reading import Reading
 from imp_service.http_api.openai.requests import (
     Caller,
     ParsedRequest,
     generation_request,
-    low_tokens,
     name_images,
     parsed_request,
     template_variables,
@@ -45,10 +45,10 @@ def read_response(
     reading = Reading(body, fields.RESPONSES, ignores_unknown=ignores_unknown)
     reading.require("input")
     no_input: list[InputMessage] = []
-    has_developer = served.template_has("developer")
+    has_developer, rules = served.template_has("developer"), image_rules(reading, served)
     conversation = reading.read(
         "input",
-        lambda value: read_input(value, has_developer=has_developer, low=low_tokens(served)),
+        lambda value: read_input(value, has_developer=has_developer, rules=rules),
         no_input,
         ignores_unknown=True,
     )

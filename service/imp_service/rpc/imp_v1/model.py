@@ -97,6 +97,7 @@ def write_media_support(images: Images) -> pb.MediaSupport:
         pixels=limits.pixels,
         side=limits.side,
         image_tokens=images.most_cells,
+        needs_chat=images.needs_chat,
     )
 
 

@@ -177,10 +177,10 @@ class Prefill:
     ) -> ReadPrompt:
         if not isinstance(prompt, str | ChatPrompt | PromptParts):
             check_context(held, len(prompt), model.max_context)  # before each id is checked
-        model.require_fitting(prompt)
+        model.prompts.require_fitting(prompt)
         begins = held.position == 0
         n_bytes = reading_bytes(prompt, renders_quickly=model.text.renders_quickly)
-        read = await self._state.workers.run(lambda: model.read_prompt(prompt, begins=begins), n_bytes)
+        read = await self._state.workers.run(lambda: model.prompts.read(prompt, begins=begins), n_bytes)
         if not read.ids:
             raise invalid(str(request.WhichOneof("input")), "has no token")
         return read

@@ -102,7 +102,7 @@ def as_utf8(raw: Iterable[bytes]) -> Iterator[bytes]:
 
 def apply_chat_template(request: pb.ApplyChatTemplateRequest, model: ModelRuntime, served: ServedModel) -> Encoded:
     """Renders the prompt that Generate would evaluate."""
-    prompt = model.rendered(read_chat(request.chat))
+    prompt = model.prompts.rendered(read_chat(request.chat))
     pieces, size = Pieces(), ReplySize("chat", served)
     pieces.add_field(PROMPT, size.counted([prompt.text.encode()]))
     for part in prompt.id_parts:

@@ -147,6 +147,7 @@ def write_timings(timings: Timings) -> types_pb2.Timings:
         prefill=duration(timings.prefill),
         decode=duration(timings.decode),
         blocked=duration(timings.blocked),
+        encode=duration(timings.encode),
     )
 
 

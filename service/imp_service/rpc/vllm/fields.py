@@ -41,9 +41,9 @@ STREAM = "stream"
 REFUSED: Mapping[str, str] = {
     "kv_transfer_params": "the server does not take keys and values from another server",
     "kv_transfer_params_json": "the server does not take keys and values from another server",
-    "mm_inputs": "the model takes text only",
-    "extra_mm_inputs": "the model takes text only",
-    "media_refs": "the model takes text only",
+    "mm_inputs": "this protocol takes text; send images over imp.v1 or HTTP",
+    "extra_mm_inputs": "this protocol takes text; send images over imp.v1 or HTTP",
+    "media_refs": "this protocol takes text; send images over imp.v1 or HTTP",
     "data_parallel_rank": "the server has one rank, 0",
     "sampling_params.truncate_prompt_tokens": "the server does not shorten prompts",
     "sampling_params.structural_tag": "the server has no structural tags; use json_schema, regex or grammar",

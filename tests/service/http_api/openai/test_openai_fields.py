@@ -125,6 +125,7 @@ ELSEWHERE = {
     "max_draft_tokens",
     "sparse_prefill",
     "sparse_prefill_keep",
+    "sparse_prefill_backbone",
     "priority",
     "chat_template_kwargs",
     "documents",
