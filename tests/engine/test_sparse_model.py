@@ -50,6 +50,29 @@ def started(engine: TurnedEngine, tokens: Sequence[int], **given: Any) -> tuple[
     return sequence, ticket
 
 
+@dataclasses.dataclass(frozen=True)
+class PartialRun:
+    """A run that evaluated a part of its prompt, up to its first outputs."""
+
+    history: list[int]  # all of its tokens
+    positions: list[int]  # of its cells
+    first_row: int  # of the cells: the one that gives the first output
+    logits: Array  # of the first outputs
+
+    @property
+    def cells(self) -> list[int]:
+        return [self.history[at] for at in self.positions]
+
+
+def run_in_part(engine: TurnedEngine, tokens: Sequence[int]) -> PartialRun:
+    sequence, ticket = started(engine, tokens)
+    n_kept = engine.started(ticket).sparse.n_selected
+    assert n_kept < len(tokens) / 2
+    events = [e for e in engine.events[ticket] if isinstance(e, _core.TokenEvent)]
+    logits = np.stack([event.logits for event in events[:3]])
+    return PartialRun(engine.core.history(sequence), engine.core.positions(sequence), n_kept - 1, logits)
+
+
 class Watched(NumpyTransformer):
     """Keeps how much attention the rows after a prompt pay to it: the greatest mean of 13, over heads and layers."""
 
@@ -198,21 +221,13 @@ def counting_cells(oracle: NumpyTransformer) -> NumpyTransformer:
 
 def test_spp_6_windows_compare_the_positions_of_the_kept_tokens(tmp_path: Path) -> None:
     """Logits equal those of float64; those of a window that counts kept tokens, or of a wider one, do not."""
-    tokens = prompt(N, 51, 7)
-    engine = engine_of(load(tmp_path, model=WINDOWED))
-    sequence, ticket = started(engine, tokens)
-    positions, history = engine.core.positions(sequence), engine.core.history(sequence)
-    n_kept = engine.started(ticket).sparse.n_selected
-    assert n_kept < N / 2
-    cells = [history[at] for at in positions]
-    events = [e for e in engine.events[ticket] if isinstance(e, _core.TokenEvent)]
-    found = np.stack([event.logits for event in events[:3]])
+    run = run_in_part(engine_of(load(tmp_path, model=WINDOWED)), prompt(N, 51, 7))
     oracle, bound = WINDOWED.oracle(), float32_bound(WINDOWED)
-    assert distance(found, oracle.logits(cells, positions)[n_kept - 1 :]) < bound
-    of_cells = counting_cells(oracle).logits(cells, np.array([positions], np.float64))
-    assert distance(found, of_cells[n_kept - 1 :]) > bound
+    assert distance(run.logits, oracle.logits(run.cells, run.positions)[run.first_row :]) < bound
+    of_cells = counting_cells(oracle).logits(run.cells, np.array([run.positions], np.float64))
+    assert distance(run.logits, of_cells[run.first_row :]) > bound
     wider = dataclasses.replace(WINDOWED, window=250).oracle()
-    assert distance(found, wider.logits(cells, positions)[n_kept - 1 :]) > bound
+    assert distance(run.logits, wider.logits(run.cells, run.positions)[run.first_row :]) > bound
 
 
 @pytest.mark.parametrize("options", [{"prefill_chunk": 7, "step_tokens": 128}, {"step_tokens": 64, "max_running": 8}])
@@ -228,19 +243,11 @@ def test_spp_6_windows_have_the_same_bits_however_a_run_is_divided(tmp_path: Pat
 def test_spc_48_recurrent_layers_see_the_kept_tokens_alone(tmp_path: Path, family: str) -> None:
     """Logits are those of float64 over the kept tokens, which have their positions in the layers with attention."""
     made = tiny(family, context=512, n_layers=8)
-    tokens = prompt(N, 51, 9)
-    engine = engine_of(load(tmp_path, model=made), n_state_slots=20)
-    sequence, ticket = started(engine, tokens)
-    positions, history = engine.core.positions(sequence), engine.core.history(sequence)
-    n_kept = engine.started(ticket).sparse.n_selected
-    assert n_kept < N / 2
-    cells = [history[at] for at in positions]
-    events = [e for e in engine.events[ticket] if isinstance(e, _core.TokenEvent)]
-    found = np.stack([event.logits for event in events[:3]])
+    run = run_in_part(engine_of(load(tmp_path, model=made), n_state_slots=20), prompt(N, 51, 9))
     oracle, bound = made.oracle(), float32_bound(made)
-    assert distance(found, oracle.logits(cells, positions)[n_kept - 1 :]) < bound
-    assert distance(found, oracle.logits(cells)[n_kept - 1 :]) > bound
-    assert distance(found, oracle.logits(history[: len(history) - 1])[N - 1 :][:3]) > bound
+    assert distance(run.logits, oracle.logits(run.cells, run.positions)[run.first_row :]) < bound
+    assert distance(run.logits, oracle.logits(run.cells)[run.first_row :]) > bound
+    assert distance(run.logits, oracle.logits(run.history[: len(run.history) - 1])[N - 1 :][:3]) > bound
 
 
 @pytest.mark.parametrize("options", [{"prefill_chunk": 7, "step_tokens": 128}, {"step_tokens": 64, "max_running": 8}])

@@ -13,6 +13,8 @@ from imp_service import _core, _testing
 from support.files.gguf_contents import Tensor
 from support.kernels.devices import ISAS
 from support.models.forward_runs import distance, rms_distance
+from support.models.tiny_gemma3_tower import Gemma3Tower
+from support.models.tiny_gemma4_tower import Gemma4Tower
 from support.models.tiny_idefics3_tower import Idefics3Tower
 from support.models.tiny_models import tiny
 from support.models.tiny_qwen_tower import QwenTower
@@ -155,8 +157,12 @@ def test_vis_3_other_names_of_a_projectors_tensors_give_equal_bits(change: Any, 
 BLOCKS: dict[str, TinyTower] = {
     "smolvlm": Idefics3Tower(hidden_size=64, ffn_size=96, n_heads=2),
     "qwen3_vl": QwenTower(hidden_size=64, ffn_size=96, n_heads=2, slice_width=64),
+    "gemma3": Gemma3Tower(hidden_size=64, ffn_size=96, n_heads=2),
+    "gemma4": Gemma4Tower(hidden_size=64, ffn_size=96, n_heads=2),
+    "gemma4 without bounds": Gemma4Tower(hidden_size=64, ffn_size=96, n_heads=2, is_clipped=False),
 }
-# The types of matrices. Products with those of 8 bits have int8 activations; the cache is of float16, or of bfloat16.
+# The types of matrices. Products with those of 8 bits have int8 activations. The cache is of float16 or bfloat16; that
+# of Gemma 4 is of float32.
 BOUNDS = {"f16": float16_cache_bound, "q8_0": int8_activations_bound}
 
 
