@@ -52,10 +52,10 @@ Rows AssistantHead::guess(const Batch& batch, std::span<const std::int32_t> rows
     body_.finish_attention(layer);
     body_.feed_forward(layer);
     if (i + 1 == sizes().layers.size()) {
-      body_.add_branch(layer.config.output_scale, nullptr);
+      body_.add_branch(layer, nullptr);
     } else {
       const Layer next = layer_at(i + 1);
-      body_.add_branch(layer.config.output_scale, &next);
+      body_.add_branch(layer, &next);
     }
   }
   backend_.rms_norm(body_.stream(), norm(head_.weights.final_norm), body_.normed());

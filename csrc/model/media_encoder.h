@@ -44,8 +44,8 @@ class MediaEncoder {
   // Begins with a part, in place of the one in progress. The medium outlives its encoding. Throws InvalidArgument if
   // the part is none that it can encode.
   virtual void begin(const Media& media, int part) = 0;
-  // Works on: about as long as the decoder takes for `n_rows` rows of a prompt, but at least a piece. Returns the rows
-  // that the work is worth. Throws DeviceError.
+  // Works on: about as many products as the decoder takes for `n_rows` rows of a prompt, but at least a piece. Returns
+  // the rows that the work is worth. Throws DeviceError.
   virtual int advance(int n_rows) = 0;
   virtual bool is_done() const noexcept = 0;
   // The encoding [n_rows of the part, width] once it is done, valid until the next begin().

@@ -11,6 +11,7 @@ import pytest
 
 from imp_service import _core
 from support.engine.media_prompts import (
+    ATOMIC,
     PLACEHOLDER,
     MediaPrompt,
     Picture,
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("ahead")
 SEEDED = Sampler(temperature=0.9, seed=21)
 FAMILIES: dict[str, dict[str, Any]] = {
     "tiles": {"picture": Picture(1, (12, 12, 7))},
-    "atomic": {"picture": Picture(1, (20,), is_atomic=True)},
+    "atomic": {"picture": Picture(1, (20,), is_atomic=True), "script": ATOMIC},
     "planes": {"picture": Picture(1, ((3, 4),)), "script": {"planes": 3}},
     "state": {"picture": Picture(1, (25,)), "script": {"state": True}, "options": {"n_state_slots": 12}},
 }
@@ -210,7 +211,7 @@ def test_med_15_random_requests_with_media_draw_what_each_draws_alone(family: Fa
 def test_med_6_text_is_evaluated_as_without_an_encoder() -> None:
     """The forward passes are the same, row by row."""
     evaluated = []
-    for script in ({"media_rows": 0, "media_atomic": 0}, {}):
+    for script in ({"media_rows": 0}, {}):
         engine = media_engine(script=script, media_rows=256)
         tickets = [engine.generate(prompt_of(40 + i, i), max_outputs=9, sampling=SEEDED) for i in range(4)]
         engine.turn_until_idle()
@@ -219,7 +220,7 @@ def test_med_6_text_is_evaluated_as_without_an_encoder() -> None:
 
 
 def test_med_16_the_cells_of_an_atomic_span_see_all_of_it_and_no_more() -> None:
-    engine = media_engine()
+    engine = media_engine(script=ATOMIC)
     first, second = Picture(1, (5,), is_atomic=True), Picture(2, (4,), is_atomic=True)
     complete(engine, media_prompt([1, 2], first, second, [3]), 1)
     ends = [end for step in engine.core.forwards for rows in step if rows.n_placed > 0 for end in rows.ends]
@@ -233,7 +234,7 @@ def test_med_16_the_cells_of_an_atomic_span_see_all_of_it_and_no_more() -> None:
 def test_med_17_no_atomic_span_is_cut_and_none_starves(n_cells: int) -> None:
     """Beside streams and with small budgets. Each span is evaluated in one step, and at most one exceeds a budget."""
     engine = media_engine(
-        script={"max_rows": 80}, step_tokens=16, prefill_chunk=12, prefill_per_decode=1, max_running=8
+        script={**ATOMIC, "max_rows": 80}, step_tokens=16, prefill_chunk=12, prefill_per_decode=1, max_running=8
     )
     streams = [engine.generate(prompt_of(4, i), max_outputs=40, sampling=SEEDED) for i in range(3)]
     engine.turn()
@@ -253,7 +254,7 @@ def test_med_17_no_atomic_span_is_cut_and_none_starves(n_cells: int) -> None:
 
 
 def test_med_17_a_scored_run_with_a_long_atomic_span_ends() -> None:
-    engine = media_engine(script={"max_logits_rows": 8})
+    engine = media_engine(script={**ATOMIC, "max_logits_rows": 8})
     prompt = media_prompt(prompt_of(12), Picture(1, (60,), is_atomic=True), prompt_of(10, 1))
     ticket = generate(engine, prompt, max_outputs=2, scores=True)
     engine.turn_until_idle()
@@ -262,7 +263,7 @@ def test_med_17_a_scored_run_with_a_long_atomic_span_ends() -> None:
 
 @pytest.mark.parametrize("is_atomic", [False, True])
 def test_med_14_a_cell_has_no_score_and_echoes_the_placeholder(is_atomic: bool) -> None:
-    engine = media_engine()
+    engine = media_engine(script=ATOMIC if is_atomic else {})
     prompt = media_prompt(prompt_of(5), Picture(1, (20,), is_atomic=is_atomic), prompt_of(6, 1))
     ticket = generate(engine, prompt, max_outputs=1, scores=True)
     engine.turn_until_idle()
@@ -323,7 +324,7 @@ def test_med_22_a_cancelled_run_takes_its_media_along() -> None:
 
 def test_med_22_a_draw_at_a_held_cell_evaluates_it_again() -> None:
     for is_atomic in (False, True):
-        engine = media_engine()
+        engine = media_engine(script=ATOMIC if is_atomic else {})
         prompt = media_prompt(prompt_of(9), Picture(3, (10,), is_atomic=is_atomic))
         session = engine.open(sampling=SEEDED)
         engine.step(session, prompt.tokens, media=prompt.spans, max_outputs=0)
@@ -387,6 +388,7 @@ def test_med_19_the_same_picture_hits_behind_a_cut_between_its_tiles() -> None:
         (lambda p: {"tokens": [*p.tokens[:2], 1, *p.tokens[2:]]}, "media[0]"),
         (lambda p: {"media": media_prompt([1, 2], Picture(1, (65,)), [1]).spans}, "media[0].n_cells"),
         (lambda p: {"media": media_prompt(Picture(1, (4,)), [1]).spans + p.spans}, "media[1].first"),
+        (lambda _: {"media": media_prompt([1, 2], Picture(1, (4, 5), is_atomic=True)).spans}, "media[0].is_atomic"),
     ],
 )
 def test_med_26_spans_that_do_not_fit_the_tokens_are_refused(change: Any, field: str) -> None:
@@ -395,6 +397,12 @@ def test_med_26_spans_that_do_not_fit_the_tokens_are_refused(change: Any, field:
     with pytest.raises(_core.InvalidArgument, match=field.replace("[", r"\[").replace("]", r"\]")):
         engine.generate(**{**prompt.given(), **change(prompt)}, max_outputs=1)
     assert complete(engine, prompt, 2) == continuation(prompt.read, 2, SEEDED)
+
+
+def test_med_26_a_model_whose_cells_see_each_other_takes_no_other_span() -> None:
+    engine = media_engine(script=ATOMIC)
+    with pytest.raises(_core.InvalidArgument, match=r"media\[0\]\.is_atomic: false, expected true"):
+        engine.generate(**media_prompt(Picture(1)).given(), max_outputs=1)
 
 
 def test_med_26_a_model_without_an_encoder_takes_no_media() -> None:

@@ -109,7 +109,7 @@ def vars_of(counts: Any) -> tuple[int, int, int]:
 
 def test_med_23_s1_s2_an_encoder_changes_no_draft_of_text() -> None:
     found = []
-    for encoder in ({"media_rows": 0, "media_atomic": 0}, {}):
+    for encoder in ({"media_rows": 0}, {}):
         engine = ngram(script=encoder)
         tickets = [generate(engine, media_prompt(prompt_of(i, i), CYCLE)) for i in range(1, 5)]
         engine.turn_until_idle()

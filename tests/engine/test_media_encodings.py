@@ -118,7 +118,9 @@ def test_med_21_no_stream_waits_for_more_rows_than_for_a_prompt(per_decode: int,
     most = max(24, per_decode * n_streams)
     pieces = engine.core.encoding_pieces
     assert sum(used for _, used in pieces) == 2000
-    assert all(budget == most for budget, _ in pieces), "no prompt waits, so they take all of its rows"
+    budgets = [budget for budget, _ in pieces]
+    assert budgets[0] == most // 4, "nobody knows how long it takes"
+    assert set(budgets[1:]) == {most}, "no prompt waits, so they take all of its rows"
     assert len(engine.core.forwards) - n_before >= len(pieces), "each piece is followed by a step"
     for step in engine.core.forwards[n_before:]:
         assert sum(len(rows.tokens) for rows in step if len(rows.tokens) > 1) <= most
@@ -135,11 +137,52 @@ def test_med_21_encodings_and_prompts_share_the_rows_beside_streams() -> None:
     while not engine.tokens(ticket):
         engine.turn()
     budgets = [budget for budget, _ in engine.core.encoding_pieces]
-    assert budgets[:70] == [12] * 70
+    assert budgets[:70] == [3] + [12] * 69
     assert budgets[-1] == 24, "the prompt is evaluated"
     prompt_rows = [sum(len(rows.tokens) for rows in step if len(rows.tokens) > 1)
                    for step in engine.core.forwards[n_before : n_before + 60]]  # fmt: skip
-    assert set(prompt_rows) <= {0, 12}, "the encoding has taken the others"
+    assert set(prompt_rows[1:]) <= {0, 12}, "the encoding has taken the others"
+
+
+@pytest.mark.parametrize(("encoded_row_ns", "most"), [(1000, 24), (3000, 8), (500, 48), (100_000, 3), (1, 192)])
+def test_med_21_a_piece_takes_as_long_as_the_rows_of_a_prompt_did(encoded_row_ns: int, most: int) -> None:
+    """By measured times. A count of products that is wrong by more than eight times is a wrong measurement."""
+    engine = media_engine(script={"media_cost": 50}, n_blocks=200, max_context=1000)
+    engine.core.forward_ns, engine.core.row_ns = 50_000, 1000
+    engine.core.encoded_row_ns = encoded_row_ns
+    stream = engine.generate(prompt_of(4), max_outputs=900)
+    while len(engine.tokens(stream)) < 50:
+        engine.turn()
+    other = engine.generate(prompt_of(400, 3), max_outputs=1)
+    while not engine.tokens(other):
+        engine.turn()
+    ticket = generate(engine, media_prompt(prompt_of(4), Picture(1, (40,)), [1]))
+    while not engine.tokens(ticket):
+        engine.turn()
+    budgets = [budget for budget, _ in engine.core.encoding_pieces]
+    assert budgets[0] == 6
+    assert set(budgets[1:]) == {most}
+
+
+def test_med_21_a_run_pays_for_the_time_of_its_pieces() -> None:
+    """Work that takes three times as long as a prompt's leaves as few rows to the prompts beside it."""
+    engine = media_engine(script={"media_cost": 50}, n_blocks=200, max_context=1000)
+    engine.core.forward_ns, engine.core.row_ns, engine.core.encoded_row_ns = 50_000, 1000, 3000
+    stream = engine.generate(prompt_of(4), max_outputs=900)
+    while len(engine.tokens(stream)) < 50:
+        engine.turn()
+    other = engine.generate(prompt_of(400, 3), max_outputs=1)
+    while not engine.tokens(other):
+        engine.turn()
+    ticket = generate(engine, media_prompt(prompt_of(4), Picture(1, (40,)), [1]))
+    engine.generate(prompt_of(900, 5), max_outputs=1)
+    n_before = len(engine.core.forwards)
+    while not engine.tokens(ticket):
+        engine.turn()
+    assert [budget for budget, _ in engine.core.encoding_pieces][:40] == [3] + [4] * 39
+    prompt_rows = [sum(len(rows.tokens) for rows in step if len(rows.tokens) > 1)
+                   for step in engine.core.forwards[n_before + 1 : n_before + 40]]  # fmt: skip
+    assert set(prompt_rows) == {12}, "the pieces take the other half of their time"
 
 
 def test_med_21_what_runs_goes_before_what_waits() -> None:

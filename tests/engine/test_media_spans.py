@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from imp_service import _core, _testing
-from support.engine.media_prompts import Picture, media_engine, media_prompt
+from support.engine.media_prompts import ATOMIC, Picture, media_engine, media_prompt
 
 A, B = -(1 << 30) - 1, -(1 << 30) - 2
 LARGEST = (1 << 31) - 1
@@ -143,7 +143,7 @@ def _positions_before(cells: list[tuple[int, tuple[int, int, int], bool]], posit
 @pytest.mark.parametrize(
     ("script", "options", "field"),
     [
-        ({"max_rows": 71}, {"step_tokens": 64}, "max_running"),
+        ({**ATOMIC, "max_rows": 71}, {"step_tokens": 64}, "max_running"),
         ({"media_rows": 65}, {"media_rows": 64}, "media_rows"),
     ],
 )
@@ -151,7 +151,7 @@ def test_med_12_the_start_refuses_a_pass_without_room_for_a_span(
     script: dict[str, int], options: dict[str, int], field: str
 ) -> None:
     """Eight sequences decode beside a span of 64 cells; an encoding has 64 rows."""
-    media_engine(script={"max_rows": 72}, step_tokens=64, media_rows=64)
+    media_engine(script={**ATOMIC, "max_rows": 72}, step_tokens=64, media_rows=64)
     with pytest.raises(_core.InvalidArgument, match=field):
         media_engine(script=script, **{"media_rows": 128, **options})
 

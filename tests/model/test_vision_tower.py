@@ -221,7 +221,8 @@ def test_facts_and_memory_of_a_tower(tmp_path: Path) -> None:
     assert 4 * n_values <= memory["weights"] < 4 * n_values + (1 << 16)  # panels have 16 rows
     assert memory["scratch"] == memory["scratch_held"]
     wider = open_tower(path, TOWER, max_piece=128).memory
-    widths = [3 * TOWER.patch_size**2, TOWER.cell_width, *[TOWER.hidden_size] * 7, TOWER.ffn_size]
+    # The pixels of a piece are in the host's memory too.
+    widths = [*[3 * TOWER.patch_size**2] * 2, TOWER.cell_width, *[TOWER.hidden_size] * 7, TOWER.ffn_size]
     of_row = sum(-(-width // 16) * 64 for width in widths)  # rows begin at multiples of 64 bytes
     assert wider["activations"] - memory["activations"] == 64 * of_row
 

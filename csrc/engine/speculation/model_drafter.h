@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/running_mean.h"
 #include "engine/speculation/draft_steps.h"
 #include "engine/speculation/drafter.h"
 
@@ -44,15 +45,6 @@ class ModelDrafter final : public Drafter {
     int n_wanted = 0;
   };
   // A running mean of times in nanoseconds; 0: nothing is measured yet.
-  class RunningMean {
-   public:
-    void add(double value) noexcept { mean_ = mean_ == 0 ? value : mean_ + (value - mean_) / 8; }
-    double value() const noexcept { return mean_; }
-
-   private:
-    double mean_ = 0;
-  };
-
   void choose(std::span<DraftRequest> requests);
   int n_possible(const DraftRequest& request) const noexcept;
   int n_prompt_rows() const noexcept;

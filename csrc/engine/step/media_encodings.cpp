@@ -173,9 +173,11 @@ bool MediaEncodings::begin() {
 void MediaEncodings::run_piece() {
   const std::int64_t begin_ns = clock_();
   try {
-    const int n_rows = encoder_->advance(this->n_rows());
+    const int n_encoded = encoder_->advance(this->n_rows());
     const std::int64_t ns = clock_() - begin_ns;
-    row_ns_ = static_cast<double>(ns) / std::max(1, n_rows);
+    has_run_piece_ = true;
+    pace_.add_piece(n_encoded, static_cast<double>(ns));
+    const int n_rows = pace_.rows_of_prompt(n_encoded);
     state_.stats.encode_ns += ns;
     payer_->run->encode_ns += ns;
     state_.scheduler.charge(*payer_, n_rows);
@@ -241,9 +243,17 @@ Sequence* MediaEncodings::run_of_failure() {
 int MediaEncodings::n_rows() const {
   if (n_streams_ > 0) {
     const int most = state_.scheduler.most_prefill_rows(n_streams_);
-    return state_.scheduler.has_prefill() ? std::max(1, most / 2) : most;
+    return pace_.rows_to_encode(state_.scheduler.has_prefill() ? std::max(1, most / 2) : most);
   }
-  return row_ns_ > 0 ? static_cast<int>(std::clamp(kIdlePieceNs / row_ns_, 1.0, 1e6)) : kFirstRows;
+  const double row_ns = pace_.encoded_row_ns();
+  return row_ns > 0 ? static_cast<int>(std::clamp(kIdlePieceNs / row_ns, 1.0, 1e6)) : kFirstRows;
+}
+
+// A device that runs ahead may have done a piece and a step at once, so a step beside a piece measures nothing. Guesses
+// would count as decode rows.
+void MediaEncodings::learn(const Step& step, std::int64_t step_ns) noexcept {
+  if (!is_on() || std::exchange(has_run_piece_, false) || step.n_guess_rows > 0) return;
+  pace_.add_step(step.n_decode_rows, step.n_prefill_rows, static_cast<double>(step_ns));
 }
 
 std::uint64_t MediaEncodings::n_bytes_kept() const noexcept {

@@ -14,11 +14,13 @@
 #include "engine/media/media_numbers.h"
 #include "engine/media/media_store.h"
 #include "engine/schedule/engine_state.h"
+#include "engine/step/piece_pace.h"
+#include "engine/step/step.h"
 #include "model/media_encoder.h"
 
 namespace imp {
 
-// One part is encoded at a time, in pieces, one in each iteration of the loop. A piece is worth as many rows as the
+// One part is encoded at a time, in pieces, one in each iteration of the loop. A piece takes as long as the
 // prefill rows beside the decode rows of a step, of which it takes a share. So no stream waits longer for an image than
 // for a prompt of as many rows.
 //
@@ -42,6 +44,8 @@ class MediaEncodings {
   // Encodes a piece, and sets is_encoded of the spans of all runs. Returns false if there is nothing to encode. Throws
   // DeviceError.
   bool advance();
+  // A step took step_ns. That decides how large pieces are, which changes no bit.
+  void learn(const Step& step, std::int64_t step_ns) noexcept;
   // If the last advance() failed to encode a part: the reason, and a run that needs it; null: none does.
   const std::optional<Failure>& failure() const noexcept { return failure_; }
   Sequence* run_of_failure();
@@ -94,9 +98,10 @@ class MediaEncodings {
   Sequence* payer_ = nullptr;  // of this iteration: a run that waits for the part in progress; null: there is none
   std::optional<Failure> failure_;
   EncodingKey failed_;
-  double row_ns_ = 0;       // time of the work that is worth a row, by the last piece
-  int n_streams_ = 0;       // sequences that the next step may decode
-  std::vector<float> row_;  // scratch
+  PiecePace pace_;
+  bool has_run_piece_ = false;  // since the last step
+  int n_streams_ = 0;           // sequences that the next step may decode
+  std::vector<float> row_;      // scratch
 };
 
 }  // namespace imp

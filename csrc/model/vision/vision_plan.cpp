@@ -59,7 +59,7 @@ std::vector<WeightSpec> vision_specs(const ModelFile& file, const VisionConfig& 
   for (int i = 0; i < layers.n_layers; ++i) {
     LayerSpecs(specs, layers, config.names, i, weights.layers[static_cast<std::size_t>(i)]).add_all();
   }
-  if (!config.names.final_norm.empty()) specs.final_norm(weights.final_norm);
+  if (!config.names.final_norm.empty()) specs.norm_outside(config.names.final_norm, weights.final_norm);
   if (config.is_standardized) {
     specs.values(std::string(config.tensors.mean), layers.hidden_size, weights.mean);
     specs.values(std::string(config.tensors.factors), layers.hidden_size, weights.factors);

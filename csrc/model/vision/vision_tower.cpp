@@ -91,6 +91,13 @@ MediaFacts facts_of(const VisionConfig& config, const VisionOptions& options) {
           .row_token = 0};
 }
 
+// The pixels of a piece, and the positions that are interpolated for it.
+std::uint64_t host_bytes(const VisionConfig& config, int max_piece) {
+  const bool interpolates = config.axis_places == 0 && config.table_side > 0;
+  return bytes_of_rows(max_piece, config.patch_values()) +
+         (interpolates ? bytes_of_rows(max_piece, config.layers.hidden_size) : 0);
+}
+
 }  // namespace
 
 VisionMemory vision_memory(const ModelFile& file, const VisionPlan& plan, const VisionOptions& options,
@@ -105,7 +112,7 @@ VisionMemory vision_memory(const ModelFile& file, const VisionPlan& plan, const 
     return {.weights_bytes = plan.weights.n_bytes,
             .activation_bytes = piece.n_bytes() + bytes_of_rows(config.max_part_patches(), config.layers.hidden_size) +
                                 bytes_of_rows(config.max_part_cells(), config.width) +
-                                backend.kv_bytes(cache_geometry(config)),
+                                backend.kv_bytes(cache_geometry(config)) + host_bytes(config, options.max_piece),
             .scratch_bytes = op_scratch_bytes(needs_apart_from_weights(config, options), plan.weights, backend)};
   });
 }
@@ -259,7 +266,7 @@ void VisionTower::evaluate_layer(int n) {
   body_.attend(now, batch(n), *pool_);
   body_.finish_attention(now);
   body_.feed_forward(now);
-  body_.add_branch(1, nullptr);
+  body_.add_branch(now, nullptr);
   const bool is_last = stage().index == config_.layers.n_layers - 1;
   if (!is_last || weights_.final_norm.weight == nullptr) return put_stream(body_.stream());
   normalize(backend_, config_.layers, body_.stream(), weights_.final_norm, nullptr, body_.normed());

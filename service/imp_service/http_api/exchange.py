@@ -69,7 +69,7 @@ class Exchange(ABC):
         body = bytearray()
         while True:
             if body or SMALL_MESSAGE_BYTES < n_expected < math.inf:
-                will_have(int(min(n_expected, len(body) + READ_BYTES)))
+                will_have(int(min(n_expected, limit.n_bytes, len(body) + READ_BYTES)))
             try:
                 async with asyncio.timeout_at(min(give_up, loop.time() + self.times.part)):
                     part = await self._next_part()

@@ -26,7 +26,8 @@ class WeightsDigest:
         self._background, self._model, self._checked = background, model, checked
         # In hexadecimal; empty until known. Set once, by the thread.
         self.sha256 = ""
-        # The versions of the libraries that decide the pixels of images; empty if the model reads none.
+        # The versions of the libraries that decide the pixels of images. Empty if the model reads none, or if they did
+        # not start.
         self.decoders = ""
         self._has_begun = False
         lifecycle.watch(self._enter)
@@ -46,8 +47,8 @@ class WeightsDigest:
         try:
             self.decoders = _decoders(model)
             self.sha256 = checked or sha256_of(model.weight_files, goes_on) or ""
-        except (Error, ImagesRefused):
-            # The file has changed, images cannot be decoded, or the model is closed: it stays unknown.
+        except Error:
+            # The file has changed, or the model is closed: it stays unknown.
             self.sha256 = ""
         finally:
             _close(model)
@@ -56,7 +57,10 @@ class WeightsDigest:
 def _decoders(model: ModelRuntime) -> str:
     if model.images is None:
         return ""
-    found = model.images.libraries()
+    try:
+        found = model.images.libraries()
+    except ImagesRefused:  # the digest of the weights is worth having alone
+        return ""
     return f"pillow{found['pil']}-jpeg{found['libjpeg_turbo']}"
 
 

@@ -195,12 +195,12 @@ def test_htp_5_nothing_in_a_path_is_normalized(http: HttpServed, path: str) -> N
         ("/nosuch", "path"),
         ("/v1/chat/completion", "path"),
         ("/api/tags", "; imp does not have Ollama's API: set the client to an OpenAI base URL"),
-        ("/v1/messages", "; imp does not have Anthropic's API: set the client to an OpenAI base URL"),
-        ("/v1/messages/count_tokens", "Anthropic's API: set the client to an OpenAI base URL"),
         ("/completion", "; imp does not have llama-server's own API: set the client to an OpenAI base URL"),
         ("/v1/v1/chat/completions", ", did you mean /v1/chat/completions?"),
         ("/v1/chat/completions/chat/completions", ", did you mean /v1/chat/completions?"),
         ("/openai/responses", ", did you mean /responses?"),
+        ("/v1/v1/messages/count_tokens", ", did you mean /v1/messages/count_tokens?"),
+        ("/v1/messages/batches", ", did you mean /v1/messages?"),
         ("/v1/models/", ", did you mean /v1/models?"),
     ],
 )
@@ -420,6 +420,16 @@ def test_htp_15_incomplete_bodies_take_no_more_than_the_plan_has(is_chunked: boo
         http.wait_for_rest()
         assert memory.n_bytes == 0
         assert http.complete("a " * 50_000, max_tokens=1).refusal[1] == "context_length_exceeded"
+
+
+def test_htp_15_a_chunked_body_just_below_the_limit_needs_no_room_beyond_it() -> None:
+    """It is counted ahead of what has arrived, but a text may not grow into the room of images, which is none here."""
+    with serve_http("limits.max_message_bytes=256KiB") as http, http.socket() as connection:
+        content = json.dumps({"prompt": "Hi", "max_tokens": 1}).encode() + b" " * 250 * 1024
+        fields = (JSON, "Transfer-Encoding: chunked")
+        connection.sendall(head("POST /v1/completions HTTP/1.1", *fields) + b"%x\r\n" % len(content) + content)
+        assert not select.select([connection], [], [], 0.2)[0], connection.recv(65536)
+        assert send_on(connection, b"\r\n0\r\n\r\n", 1).status == 200
 
 
 def test_htp_15_a_response_has_a_limit_of_time_for_its_reader() -> None:

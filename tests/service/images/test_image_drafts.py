@@ -15,7 +15,10 @@ import imp_service
 from imp_service import ConfigError, DryOptions, Error, GenerationResult, Image, LanguageModel, PromptParts
 from support.calls.generations import in_one, streamed
 from support.models.fixed_depth import fixed_depth
+from support.models.tiny_assistant import TinyAssistant
+from support.models.tiny_gemma4 import TinyGemma4
 from support.models.vision_drafters import KINDS, VisionDrafters, write_vision_drafters
+from support.models.whole_models import TINY_SIGHTS, pictures
 from support.servers.http_served import serve_http
 from support.servers.served_models import from_file
 from support.servers.vision_served import CELLS, QUESTION, asked, chat_of, content_of, data_url, encoded, file_of, said
@@ -143,6 +146,23 @@ def test_med_10_s3_without_the_switch_no_step_after_a_picture_has_a_guess(files:
             found = ask(model, CAT, CYCLE)
             assert (found.usage.draft_tokens, found.speculation.off_reason) == (0, "media")
             assert stats_of(model).draft_skips["media"] == 39
+
+
+def test_med_10_spd_13_an_assistant_guesses_beside_pictures(tmp_path: Path) -> None:
+    """Of a Gemma 4 that sees: it reads the cells of the model, also those of a picture."""
+    sight = TINY_SIGHTS["gemma4"]
+    path, decoder = sight.write(tmp_path), sight.decoder
+    assert isinstance(decoder, TinyGemma4)
+    head = TinyAssistant(decoder).write(tmp_path / "mtp-tiny.gguf")
+    one, two = (Image(picture, max_tokens=sight.max_tokens) for picture in pictures(2))
+    prompts: list[tuple[str | Image, ...]] = [(one, CYCLE), (CYCLE, two), (one, CYCLE, two, CYCLE), (CYCLE,)]
+    found = []
+    for settings in ("speculation.drafters=[]",), ('speculation.drafters=["head"]', f"speculation.head={head}"):
+        with fixed_depth(), imp_service.load(path, *SETTINGS, *settings) as model:
+            found.append([ask(model, *prompt) for prompt in prompts])
+    assert [said_by(result) for result in found[0]] == [said_by(result) for result in found[1]]
+    assert all(result.usage.draft_tokens == 0 for result in found[0])
+    assert all(result.usage.draft_tokens > 20 and not result.speculation.off_reason for result in found[1])
 
 
 def conversation(model: LanguageModel) -> list[Any]:

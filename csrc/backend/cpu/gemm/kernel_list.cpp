@@ -52,13 +52,13 @@ constexpr GemmKernel over_q8_blocks(std::string_view name, DType weight, CpuFeat
                      needs, run);
 }
 
-// A kernel that has not run on its hardware. Only an override selects it.
+// A kernel that has not run on its hardware, or was slower there. Only an override selects it.
 constexpr GemmKernel unvalidated(GemmKernel row) {
   row.validated = false;
   return row;
 }
 
-// Nobody has measured from how many rows on they are the fastest: 9 rows fill more than half of a tile.
+// They have run on hardware, where they were slower than VNNI from 9 rows, which fill more than half of a tile, to 32.
 constexpr GemmKernel over_q8_tiles(std::string_view name, DType weight, CpuFeatures needs, Run run) {
   GemmKernel row = unvalidated(over_q8_blocks(name, weight, needs, run));
   row.min_preferred_m = 9;

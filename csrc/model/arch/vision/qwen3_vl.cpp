@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "model/arch/hf_facts.h"
+#include "model/arch/qwen3_vl.h"
 #include "model/arch/vision/tower_facts.h"
 #include "model/config/model_limits.h"
 
@@ -95,11 +97,13 @@ void set_range(VisionConfig& config, std::int64_t least, std::int64_t most) {
       static_cast<int>(std::min<std::int64_t>({config.max_cells, most / of_cell, model_limits::kImageCells}));
 }
 
+constexpr std::int64_t kMostPixels = model_limits::kImageSide * model_limits::kImageSide;
+
 // A number of pixels from `least` on.
 std::int64_t checked_pixels(const Metadata& metadata, const std::string& key, std::int64_t found, std::int64_t least) {
-  constexpr std::int64_t kMost = model_limits::kImageSide * model_limits::kImageSide;
-  if (found >= least && found <= kMost) return found;
-  metadata.refuse_value(key, std::to_string(found), std::to_string(least) + " to " + std::to_string(kMost) + " pixels");
+  if (found >= least && found <= kMostPixels) return found;
+  metadata.refuse_value(key, std::to_string(found),
+                        std::to_string(least) + " to " + std::to_string(kMostPixels) + " pixels");
 }
 
 // Files that do not say it: from 8 cells to the most that the server allows.
@@ -114,7 +118,8 @@ void read_gguf_range(VisionFacts& vision) {
     facts.ignore(key);
     return checked_pixels(metadata, whole, metadata.find_integer<std::int64_t>(whole).value_or(absent), bound);
   };
-  const std::int64_t most_cells = std::min<std::int64_t>(config.max_cells, model_limits::kImageCells);
+  const std::int64_t most_cells =
+      std::min({std::int64_t{config.max_cells}, model_limits::kImageCells, kMostPixels / of_cell});
   const std::int64_t least = read("image_min_pixels", std::min(kLeastCells, most_cells) * of_cell, 1);
   set_range(config, least, read("image_max_pixels", std::max(least, most_cells * of_cell), std::max(least, of_cell)));
 }
@@ -157,10 +162,13 @@ void read_gguf_taps(VisionFacts& vision) {
   }
 }
 
-void read_hf_taps(VisionFacts& vision) {
+// `by_default`: those of files that do not say.
+void read_hf_taps(VisionFacts& vision, std::span<const std::uint32_t> by_default) {
   constexpr std::string_view kKey = "deepstack_visual_indexes";
+  const bool is_given = vision.facts.file().metadata().contains(kHfDeepstackKey);
+  const std::vector<std::uint32_t> said = vision.facts.find_integers(kKey);
   int after = -1, number = 0;
-  for (const std::uint32_t found : vision.facts.find_integers(kKey)) {
+  for (const std::uint32_t found : is_given ? std::span<const std::uint32_t>(said) : by_default) {
     const int layer = static_cast<int>(std::min<std::uint32_t>(found, model_limits::kLayers));
     check_tap(vision.facts, kKey, layer, after);
     add_tap(vision, layer, "model.visual.deepstack_merger_list." + std::to_string(number++) + ".", "linear_fc1",
@@ -200,7 +208,7 @@ void read_table(VisionFacts& vision) {
   vision.config.table_side = side;
 }
 
-void read_qwen3_vl_hf(VisionFacts& vision) {
+void read_qwen_hf(VisionFacts& vision, std::span<const std::uint32_t> taps) {
   FactReader& facts = vision.facts;
   VisionConfig& config = vision.config;
   read_hf_sizes(vision, {.n_layers = {"depth", 27},
@@ -219,14 +227,23 @@ void read_qwen3_vl_hf(VisionFacts& vision) {
   require_word(facts, "rope_parameters.rope_type", "axial");
   facts.find_number("rope_theta", "rope_parameters.rope_theta", theta);
   set_tower(vision, theta, "model.visual.merger.linear_fc1", "model.visual.merger.linear_fc2");
-  read_hf_taps(vision);
+  read_hf_taps(vision, taps);
   read_hf_range(vision);
   set_width(config);
   skip_hf_bookkeeping(facts);
 }
 
-constexpr VisionArchitecture hf_qwen_row(std::string_view name) {
-  return {ModelFormat::hf, name, read_qwen3_vl_hf, &kHfQwenNames, kHfQwenTensors, {"model.visual.", "model.visual."}};
+void read_qwen3_vl_hf(VisionFacts& vision) {
+  read_qwen_hf(vision, kHfDeepstackLayers);
+}
+
+// It has no DeepStack.
+void read_qwen3_5_hf(VisionFacts& vision) {
+  read_qwen_hf(vision, {});
+}
+
+constexpr VisionArchitecture hf_qwen_row(std::string_view name, void (*read)(VisionFacts&)) {
+  return {ModelFormat::hf, name, read, &kHfQwenNames, kHfQwenTensors, {"model.visual.", "model.visual."}};
 }
 
 }  // namespace
@@ -235,10 +252,10 @@ VisionFamily qwen3_vl_vision() noexcept {
   static constexpr std::array kRows = {
       VisionArchitecture{
           ModelFormat::gguf, "qwen3vl_merger", read_qwen3_vl_gguf, &kGgufQwenNames, kGgufQwenTensors, {"v.", "mm."}},
-      hf_qwen_row("qwen3_vl"),
-      hf_qwen_row("qwen3_vl_moe"),
-      hf_qwen_row("qwen3_5"),
-      hf_qwen_row("qwen3_5_moe"),
+      hf_qwen_row("qwen3_vl", read_qwen3_vl_hf),
+      hf_qwen_row("qwen3_vl_moe", read_qwen3_vl_hf),
+      hf_qwen_row("qwen3_5", read_qwen3_5_hf),
+      hf_qwen_row("qwen3_5_moe", read_qwen3_5_hf),
   };
   return kRows;
 }

@@ -27,17 +27,22 @@ bool has_patches(const ModelFile& file, const VisionArchitecture& known) {
   return file.find(std::string(known.tensors.patches) + ".weight") != nullptr;
 }
 
-// Of the rows with this name, that whose tensors the file has, or the first one.
-const VisionArchitecture* find_family(const ModelFile& file, ModelFormat format, std::string_view name) {
-  const VisionArchitecture* first = nullptr;
+// The first of the rows with this name that is wanted; null: none is.
+template <class IsWanted>
+const VisionArchitecture* find_row(ModelFormat format, std::string_view name, const IsWanted& is_wanted) {
   for (VisionFamilyOf* const family_of : kVisionFamilies) {
     for (const VisionArchitecture& known : family_of()) {
-      if (known.format != format || known.name != name) continue;
-      if (has_patches(file, known)) return &known;
-      if (first == nullptr) first = &known;
+      if (known.format == format && known.name == name && is_wanted(known)) return &known;
     }
   }
-  return first;
+  return nullptr;
+}
+
+// Of the rows with this name, that whose tensors the file has, or the first one.
+const VisionArchitecture* find_family(const ModelFile& file, ModelFormat format, std::string_view name) {
+  const auto has_its_patches = [&file](const VisionArchitecture& known) { return has_patches(file, known); };
+  const VisionArchitecture* const found = find_row(format, name, has_its_patches);
+  return found != nullptr ? found : find_row(format, name, [](const VisionArchitecture&) { return true; });
 }
 
 // Rows of a family that have the same name follow each other.
@@ -96,9 +101,10 @@ bool has_vision(const ModelFile& file) noexcept {
   const MetadataValue* type = file.metadata().find("model_type");
   const auto* name = type != nullptr ? std::get_if<std::string>(&type->value) : nullptr;
   if (format_of(file) != ModelFormat::hf || name == nullptr) return false;
-  const VisionArchitecture* known = find_family(file, ModelFormat::hf, *name);
-  const auto is_of_tower = [&](const TensorInfo& tensor) { return known->owns(tensor.name); };
-  return known != nullptr && std::ranges::any_of(file.tensors(), is_of_tower);
+  const auto owns_some = [&file](const VisionArchitecture& known) {
+    return std::ranges::any_of(file.tensors(), [&](const TensorInfo& tensor) { return known.owns(tensor.name); });
+  };
+  return find_row(ModelFormat::hf, *name, owns_some) != nullptr;
 }
 
 ResolvedVision resolve_vision(const ModelFile& file, int most_cells) {
