@@ -27,14 +27,19 @@
 
 namespace imp {
 
-enum class GatedActivation : std::uint8_t { silu, gelu_tanh };
+enum class GatedActivation : std::uint8_t {
+  silu,
+  gelu_tanh,
+  gelu_erf,  // of families with layer_norm, which a backend may lack
+};
 
 // An activation without a gate.
 enum class PlainActivation : std::uint8_t {
   gelu_tanh,
   gelu_erf,
   relu_squared,  // max(x, 0)²
-  xielu,         // "Deriving Activation Functions Using Integration"
+  tanh,
+  xielu,  // "Deriving Activation Functions Using Integration"
 };
 
 // With x > 0: positive · x² + slope · x, else negative · (exp(min(x, largest)) - 1 - x) + slope · x.
@@ -383,6 +388,9 @@ class Backend {
 
   // Copies rows from the host: out = values [out.n_rows, out.width].
   virtual void write_rows(std::span<const float> /*values*/, Rows /*out*/) { IMP_CHECK(false); }
+
+  // out[i, :] = the mean of the rows of x in runs[i], which are added in ascending order.
+  virtual void mean_rows(Rows /*x*/, std::span<const RowRun> /*runs*/, Rows /*out*/) { IMP_CHECK(false); }
 
   // x = cap · tanh(x / cap)
   virtual void soft_cap(Rows x, float cap) = 0;

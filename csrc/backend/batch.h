@@ -41,6 +41,9 @@ struct Batch {
   std::span<const SequenceRows> sequences;    // in row order, covering all n rows
   std::span<const std::int32_t> logits_rows;  // rows that need logits, ascending
   std::span<const PlacedRows> placed = {};    // ascending
+  std::span<const std::int32_t> types = {};   // [n] token types; empty: all are 0, or the model has none
+  // Sequences (their indices, ascending) whose text ends in this batch and is wanted as a vector.
+  std::span<const std::int32_t> pooled = {};
 
   // The positions that the first plane gives its rows: those of models with one plane.
   std::span<const std::int32_t> first_plane() const noexcept { return positions.first(tokens.size()); }

@@ -45,6 +45,7 @@ enum class Op : std::uint8_t {
   soft_cap,
   gather_rows,
   write_rows,
+  mean_rows,
   spread_columns,
   clustered_product,
   sample,
@@ -91,6 +92,7 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count
     "soft_cap",
     "gather_rows",
     "write_rows",
+    "mean_rows",
     "spread_columns",
     "clustered_product",
     "sample",
@@ -120,7 +122,8 @@ inline constexpr std::array kOptionalOps = {Op::attend_sinks,
                                             Op::spread_columns,
                                             Op::clamp,
                                             Op::clustered_product,
-                                            Op::standardize};
+                                            Op::standardize,
+                                            Op::mean_rows};
 constexpr bool is_optional(Op op) noexcept {
   return std::ranges::find(kOptionalOps, op) != kOptionalOps.end();
 }

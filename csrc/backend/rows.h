@@ -13,4 +13,10 @@ struct Rows {
   std::ptrdiff_t stride = 0;  // floats from one row to the next, at least width
 };
 
+// Some rows of a matrix that follow each other, at least one.
+struct RowRun {
+  int first = 0;
+  int n = 1;
+};
+
 }  // namespace imp

@@ -189,6 +189,23 @@ class Flattener {
   std::vector<Level> levels_;
 };
 
+Metadata flattened(const std::string& text, const std::string& where) {
+  constexpr Reason kReason = Reason::MODEL_CONFIG;
+  Metadata metadata(
+      where, {.missing_key = kReason, .wrong_type = kReason, .wrong_value = kReason, .any_number_is_float = true});
+  JsonReader reader(text, where, kRules);
+  Flattener(reader, metadata).run();
+  return metadata;
+}
+
+// Empty if there is none.
+std::optional<File> find_beside(const std::string& path, const std::string& name, const PreadFunction& pread) {
+  const auto beside = std::filesystem::path(path).replace_filename(name);
+  std::error_code error;  // File reports any other error
+  if (std::filesystem::status(beside, error).type() == std::filesystem::file_type::not_found) return std::nullopt;
+  return File(beside.string(), pread);
+}
+
 }  // namespace
 
 std::string read_text(const File& file, std::uint64_t max_bytes) {
@@ -203,21 +220,24 @@ std::string read_text(const File& file, std::uint64_t max_bytes) {
 }
 
 Metadata read_json_metadata(const File& file) {
-  constexpr Reason kReason = Reason::MODEL_CONFIG;
-  Metadata metadata(
-      file.name(),
-      {.missing_key = kReason, .wrong_type = kReason, .wrong_value = kReason, .any_number_is_float = true});
-  const std::string text = read_text(file, kMaxConfigBytes);
-  JsonReader reader(text, file.name(), kRules);
-  Flattener(reader, metadata).run();
-  return metadata;
+  return flattened(read_text(file, kMaxConfigBytes), file.name());
 }
 
 std::optional<Metadata> find_json_beside(const std::string& path, const std::string& name, const PreadFunction& pread) {
-  const auto beside = std::filesystem::path(path).replace_filename(name);
-  std::error_code error;  // File reports any other error
-  if (std::filesystem::status(beside, error).type() == std::filesystem::file_type::not_found) return std::nullopt;
-  return read_json_metadata(File(beside.string(), pread));
+  const std::optional<File> file = find_beside(path, name, pread);
+  return file ? std::optional(read_json_metadata(*file)) : std::nullopt;
+}
+
+std::optional<Metadata> find_json_list_beside(const std::string& path, const std::string& name, const std::string& key,
+                                              const PreadFunction& pread) {
+  const std::optional<File> file = find_beside(path, name, pread);
+  if (!file) return std::nullopt;
+  Metadata metadata = flattened("{\"" + key + "\":" + read_text(*file, kMaxConfigBytes) + "}", file->name());
+  for (const auto& [found, value] : metadata.entries()) {
+    if (found != key && !found.starts_with(key + "."))
+      throw ModelError(Reason::MODEL_CONFIG, file->name() + ": " + printable(found) + ": expected a list alone");
+  }
+  return metadata;
 }
 
 }  // namespace imp

@@ -19,6 +19,10 @@ Metadata read_json_metadata(const File& file);
 std::optional<Metadata> find_json_beside(const std::string& path, const std::string& name,
                                          const PreadFunction& pread = {});
 
+// The same for a file whose value is a list, whose elements become `<key>.0` and so on.
+std::optional<Metadata> find_json_list_beside(const std::string& path, const std::string& name, const std::string& key,
+                                              const PreadFunction& pread = {});
+
 // Reads a whole file of at most max_bytes; MODEL_LIMIT if it is larger.
 std::string read_text(const File& file, std::uint64_t max_bytes);
 

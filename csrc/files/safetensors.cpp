@@ -14,28 +14,24 @@
 #include "files/mxfp4_file.h"
 #include "files/safetensors_header.h"
 #include "files/safetensors_index.h"
+#include "files/sentence_modules.h"
 #include "files/shard_path.h"
 #include "files/sharded_file.h"
 
 namespace imp {
 namespace {
 
-// Refuses adapters and embedding models. Other files of their directory identify them.
-void refuse_other_kinds(const std::filesystem::path& path) {
+// Another file of the directory identifies an adapter.
+void refuse_adapters(const std::filesystem::path& path) {
   const auto has = [&](const char* name) {
     std::error_code error;  // an unreadable file is reported when it is read
     return std::filesystem::exists(std::filesystem::path(path).replace_filename(name), error);
   };
-  const auto refuse = [&](const std::string& found, const char* what) {
-    throw ModelError(Reason::MODEL_UNSUPPORTED,
-                     printable(path.filename().string()) + ": " + found + ": this is " + what);
-  };
   if (has("adapter_config.json") && (path.filename().string().starts_with("adapter_") || !has("config.json"))) {
-    refuse("the directory has an adapter_config.json",
-           "a LoRA adapter, not a model; merge it into its base model and give that directory");
-  }
-  if (has("modules.json")) {
-    refuse("the directory has a modules.json", "an embedding model; imp generates text; use a server for embeddings");
+    throw ModelError(Reason::MODEL_UNSUPPORTED,
+                     printable(path.filename().string()) +
+                         ": the directory has an adapter_config.json: this is a LoRA adapter, not a model; merge it "
+                         "into its base model and give that directory");
   }
 }
 
@@ -79,41 +75,64 @@ void check_against_index(const File& file, const safetensors::Header& header, co
   }
 }
 
+// The open files of a model and their tensors.
+struct Parts {
+  std::vector<File> files;
+  std::vector<TensorInfo> tensors;
+
+  // The tensors of a file, whose names get a prefix.
+  void add(File file, std::vector<TensorInfo> of_file, const std::string& prefix = "") {
+    for (TensorInfo& tensor : of_file) {
+      tensor.name.insert(0, prefix);
+      tensor.shard = static_cast<std::uint32_t>(files.size());
+      tensors.push_back(std::move(tensor));
+    }
+    files.push_back(std::move(file));
+  }
+};
+
 std::unique_ptr<ModelFile> with_scales(std::unique_ptr<ModelFile> file) {
   return with_float8_scales(with_mxfp4_scales(std::move(file)));
+}
+
+// Adds what other files of the directory have.
+std::unique_ptr<ModelFile> complete(const std::string& path, Parts parts, Metadata metadata, Reason duplicate,
+                                    const PreadFunction& pread) {
+  const std::vector<std::string> products = add_sentence_modules(path, pread, metadata);
+  for (std::size_t i = 0; i < products.size(); ++i) {
+    File file(products[i], pread, Links::REFUSE);
+    std::vector<TensorInfo> tensors = safetensors::read_header(file).tensors;
+    parts.add(std::move(file), std::move(tensors), "dense." + std::to_string(i) + ".");
+  }
+  return with_scales(std::make_unique<ShardedFile>("safetensors", path, std::move(parts.files), std::move(metadata),
+                                                   std::move(parts.tensors), duplicate));
 }
 
 }  // namespace
 
 std::unique_ptr<ModelFile> open_safetensors(const std::string& path, File file, const PreadFunction& pread) {
-  refuse_other_kinds(path);
+  refuse_adapters(path);
   safetensors::Header header = safetensors::read_header(file);
   Metadata metadata = read_config(path, pread);
   add_metadata(header, metadata);
-  std::vector<File> files;
-  files.push_back(std::move(file));
-  return with_scales(std::make_unique<ShardedFile>("safetensors", path, std::move(files), std::move(metadata),
-                                                   std::move(header.tensors), Reason::MODEL_DUPLICATE));
+  Parts parts;
+  parts.add(std::move(file), std::move(header.tensors));
+  return complete(path, std::move(parts), std::move(metadata), Reason::MODEL_DUPLICATE, pread);
 }
 
 std::unique_ptr<ModelFile> open_safetensors_index(const std::string& path, File file, const PreadFunction& pread) {
-  refuse_other_kinds(path);
+  refuse_adapters(path);
   const safetensors::Index index = safetensors::read_index(file);
   std::vector<std::string> paths;  // all are checked before the first is opened
   for (const std::string& shard : index.shards) paths.push_back(shard_path(path, shard));
-  std::vector<File> files;
-  std::vector<TensorInfo> tensors;
+  Parts parts;
   for (std::size_t shard = 0; shard < paths.size(); ++shard) {
-    files.emplace_back(paths[shard], pread, Links::REFUSE);
-    safetensors::Header header = safetensors::read_header(files.back());
-    check_against_index(files.back(), header, index, shard);
-    for (TensorInfo& tensor : header.tensors) {
-      tensor.shard = static_cast<std::uint32_t>(shard);
-      tensors.push_back(std::move(tensor));
-    }
+    File part(paths[shard], pread, Links::REFUSE);
+    safetensors::Header header = safetensors::read_header(part);
+    check_against_index(part, header, index, shard);
+    parts.add(std::move(part), std::move(header.tensors));
   }
-  return with_scales(std::make_unique<ShardedFile>("safetensors", path, std::move(files), read_config(path, pread),
-                                                   std::move(tensors), Reason::MODEL_SHARD));
+  return complete(path, std::move(parts), read_config(path, pread), Reason::MODEL_SHARD, pread);
 }
 
 }  // namespace imp

@@ -36,13 +36,18 @@ constexpr std::array kElementTypes{
 constexpr std::string_view kSupported = "F32, F16, BF16, F8_E4M3, and U8 for MXFP4";
 
 // The maps between the tokens of a model and those of its draft head, and its tokens by cluster: integers and flags.
+// And the numbers of positions that older encoders have as a tensor, which nothing reads.
 struct TokenMap {
   std::string_view tensor;
   std::string_view type;
   int element_bytes;
 };
-constexpr std::array kTokenMaps{TokenMap{"d2t", "I64", 8}, TokenMap{"t2d", "BOOL", 1},
-                                TokenMap{"masked_embedding.token_ordering", "I64", 8}};
+constexpr std::array kTokenMaps{TokenMap{"d2t", "I64", 8},
+                                TokenMap{"t2d", "BOOL", 1},
+                                TokenMap{"masked_embedding.token_ordering", "I64", 8},
+                                TokenMap{"embeddings.position_ids", "I64", 8},
+                                TokenMap{"bert.embeddings.position_ids", "I64", 8},
+                                TokenMap{"roberta.embeddings.position_ids", "I64", 8}};
 
 // Elements of F8_E4M3, and the bytes of both parts of MXFP4, count one byte each: their scales are another tensor.
 std::optional<std::int64_t> data_bytes(DType dtype, std::int64_t n_elements) {

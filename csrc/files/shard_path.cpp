@@ -19,13 +19,15 @@ bool is_plain_name(std::string_view name) {
 
 }  // namespace
 
-std::string shard_path(const std::string& first_path, std::string_view name) {
+std::string shard_path(const std::string& first_path, std::string_view name, std::string_view folder) {
   const std::string where = printable(file_name(first_path), 255) + ": shard \"" + printable(name, 255) + "\": ";
-  if (!is_plain_name(name)) throw ModelError(Reason::MODEL_SHARD, where + "is a path, expected a file name");
+  if (!is_plain_name(name) || !(folder.empty() || is_plain_name(folder)))
+    throw ModelError(Reason::MODEL_SHARD, where + "is a path, expected a file name");
   std::error_code error;
-  const fs::path directory = fs::canonical(fs::absolute(first_path, error).parent_path(), error);
+  const fs::path of_model = fs::canonical(fs::absolute(first_path, error).parent_path(), error);
   const fs::path first_directory = error ? fs::path() : fs::canonical(first_path, error).parent_path();
   if (error) throw ModelError(Reason::MODEL_MISSING, where + "the model's directory: " + error.message());
+  const fs::path directory = folder.empty() ? of_model : of_model / folder;
   const fs::path shard = fs::canonical(directory / name, error);
   if (error)
     throw ModelError(Reason::MODEL_SHARD, where + error.message() + ", expected it in the directory of the first file");

@@ -19,9 +19,11 @@ namespace {
 
 void add_all_matrices(const Weights& weights, WorkspaceNeeds& needs) {
   for (const Matrix* weight :
-       {&weights.embedding, &weights.layer_table, &weights.layer_projection, &weights.own_output_head}) {
+       {&weights.embedding, &weights.positions, &weights.token_types, &weights.layer_table, &weights.layer_projection,
+        &weights.own_output_head, &weights.score_dense.weight, &weights.score_output.weight}) {
     if (*weight) needs.weights.push_back(weight->get());
   }
+  for (const BiasedMatrix& projection : weights.projections) needs.weights.push_back(projection.weight.get());
   for (const LayerWeights& layer : weights.layers) add_matrices(layer, needs);
 }
 
@@ -33,13 +35,14 @@ void DecoderRows::declare(const ModelConfig& config, const HiddenRows& kept, Wor
     rows.add(embedding_gate, size);
   }
   if (kept.are_kept) rows.add(hidden, config.hidden_size * std::max<std::int64_t>(1, std::ssize(kept.taps)));
-  logits_rows.add(last, config.hidden_size);
+  if (config.has_head) logits_rows.add(last, config.hidden_size);
 }
 
 std::uint64_t activation_bytes(const ModelConfig& config, const ForwardLimits& limits) {
   Workspace rows(limits.max_rows), logits_rows(limits.max_logits_rows);
   LayerRows().declare(config, {}, rows);
   DecoderRows().declare(config, {}, rows, logits_rows);
+  VectorRows().declare(config, logits_rows);
   return rows.n_bytes() + logits_rows.n_bytes();
 }
 
@@ -54,12 +57,14 @@ Decoder::Decoder(const Model& model, Backend& backend, const ForwardLimits& limi
       kept_(std::move(kept)),
       workspace_(limits.max_rows, backend),
       logits_workspace_(limits.max_logits_rows, backend),
-      body_(config_, model.ropes(), backend, workspace_) {
+      body_(config_, model.ropes(), backend, workspace_),
+      vector_head_(config_, weights_, backend, limits.max_logits_rows) {
   // Rows of a batch have one start each.
   IMP_CHECK(std::ranges::all_of(
       config_.layers, [this](const LayerConfig& layer) { return layer.window == 0 || layer.window == window_; }));
   rows_.declare(config_, kept_, workspace_, logits_workspace_);
-  logits_ = backend.make_rows(limits.max_logits_rows, config_.vocab_size);
+  if (config_.has_head) logits_ = backend.make_rows(limits.max_logits_rows, config_.vocab_size);
+  table_rows_.resize(static_cast<std::size_t>(limits.max_rows));
   if (kept_.are_kept) {
     every_row_.resize(static_cast<std::size_t>(limits.max_rows));
     std::iota(every_row_.begin(), every_row_.end(), 0);
@@ -87,8 +92,16 @@ void Decoder::check(const Batch& batch) const {
     IMP_CHECK(static_cast<std::size_t>(placed.first_row) + placed.rows.size() <= batch.tokens.size());
   }
   for (const SequenceRows& sequence : batch.sequences) {
-    IMP_CHECK(sequence.ends.empty() || (limits_.takes_media && std::ssize(sequence.ends) == sequence.n_rows));
+    const bool may_see_ahead = limits_.takes_media || config_.is_two_sided;
+    IMP_CHECK(sequence.ends.empty() || (may_see_ahead && std::ssize(sequence.ends) == sequence.n_rows));
+    IMP_CHECK(!config_.is_two_sided || (sequence.first_position == 0 && !sequence.ends.empty()));
   }
+  IMP_CHECK(config_.has_head || batch.logits_rows.empty());
+  IMP_CHECK(config_.pooling != Pooling::none || batch.pooled.empty());
+  IMP_CHECK(batch.types.empty() || batch.types.size() == batch.tokens.size());
+  IMP_CHECK(std::ranges::all_of(batch.types, [&](std::int32_t type) {
+    return type >= 0 && type < std::max(1, config_.text_embedding.n_token_types);
+  }));
 }
 
 Rows Decoder::forward(const Batch& batch, KvPool& pool) {
@@ -114,7 +127,8 @@ void Decoder::run(const Batch& batch, KvPool& pool) {
   }
   keep_stream(config_.n_layers);
   if (kept_.are_kept && kept_.taps.empty()) keep_final_norm();
-  compute_logits(batch);
+  if (config_.pooling != Pooling::none) vector_head_.compute(batch, body_.stream(), body_.normed());
+  if (config_.has_head) compute_logits(batch);
 }
 
 void Decoder::keep_stream(int layer) {
@@ -136,6 +150,7 @@ void Decoder::embed(const Batch& batch) {
   body_.begin(batch.positions);
   backend_.embed(batch.tokens, *weights_.embedding, config_.embedding_scale, body_.stream());
   place_rows(batch);
+  embed_places(batch);
   if (config_.layer_embedding.size > 0) embed_for_layers(batch);
   body_.normalize_for(layer_at(0));
 }
@@ -148,15 +163,37 @@ void Decoder::place_rows(const Batch& batch) {
   }
 }
 
+void Decoder::embed_places(const Batch& batch) {
+  const TextEmbedding& text = config_.text_embedding;
+  const std::size_t n = batch.tokens.size();
+  if (text.n_token_types > 0) {
+    std::fill_n(table_rows_.begin(), n, 0);
+    std::ranges::copy(batch.types, table_rows_.begin());
+    add_table_rows(*weights_.token_types);
+  }
+  if (text.position_rows > 0) {
+    for (std::size_t i = 0; i < n; ++i) table_rows_[i] = batch.positions[i] + text.position_offset;
+    add_table_rows(*weights_.positions);
+  }
+  if (text.is_normed) normalize(backend_, config_, body_.stream(), weights_.embedding_norm, nullptr, body_.stream());
+}
+
+// The branch is free here.
+void Decoder::add_table_rows(const Linear& table) {
+  const Rows stream = body_.stream(), added = body_.branch();
+  backend_.embed(std::span(table_rows_).first(static_cast<std::size_t>(stream.n_rows)), table, 1, added);
+  backend_.add(stream, added);
+}
+
 void Decoder::end_layer(int i) {
   if (config_.layer_embedding.size > 0) {
     backend_.add(body_.stream(), body_.branch());
     layer_embedding(i);
   }
-  const float scale = config_.layers[static_cast<std::size_t>(i)].output_scale;
-  if (i + 1 == config_.n_layers) return body_.add_branch(scale, nullptr);
+  const Layer layer = layer_at(i);
+  if (i + 1 == config_.n_layers) return body_.add_branch(layer, nullptr);
   const Layer next = layer_at(i + 1);
-  body_.add_branch(scale, &next);
+  body_.add_branch(layer, &next);
 }
 
 // The rows of media are normalized again by themselves, so that the others keep their bits. The branch is free here.

@@ -10,6 +10,7 @@
 #include "model/layer/layer_body.h"
 #include "model/layer/workspace.h"
 #include "model/model.h"
+#include "model/vector_head.h"
 
 namespace imp {
 
@@ -31,13 +32,15 @@ class Decoder final : public ForwardPass, private StepBody {
   // if the backend cannot run such a model.
   Decoder(const Model& model, Backend& backend, const ForwardLimits& limits, HiddenRows kept = {});
 
-  int vocab_size() const noexcept override { return config_.vocab_size; }
+  int vocab_size() const noexcept override { return config_.n_logits(); }
   const ForwardLimits& limits() const noexcept override { return limits_; }
   KvGeometry kv_geometry(int n_blocks, int n_state_slots) const override;
   int n_planes() const noexcept override { return n_planes_; }
   int window() const noexcept override { return window_; }
   void watch(AttentionWatch* watch) override;
   Rows forward(const Batch& batch, KvPool& pool) override;
+  PoolingFacts pooling() const noexcept override { return config_.pooling_facts(); }
+  Rows pooled() const override { return vector_head_.result(); }
   Rows hidden() const override { return rows_.hidden; }
 
  private:
@@ -47,6 +50,8 @@ class Decoder final : public ForwardPass, private StepBody {
   Layer layer_at(int layer) const;
   void embed(const Batch& batch);  // to the stream, normalized for the first layer
   void place_rows(const Batch& batch);
+  void embed_places(const Batch& batch);  // types and positions
+  void add_table_rows(const Linear& table);
   void embed_for_layers(const Batch& batch);
   void end_layer(int layer);  // what follows the feed-forward
   void add_deepstack(int layer, const Batch& batch);
@@ -67,7 +72,9 @@ class Decoder final : public ForwardPass, private StepBody {
   Workspace logits_workspace_;  // of rows with logits
   LayerBody body_;
   DecoderRows rows_;
-  Rows logits_;  // [logits rows, vocab]
+  VectorHead vector_head_;
+  Rows logits_;                           // [logits rows, vocab]
+  std::vector<std::int32_t> table_rows_;  // [rows] of a table that is added to the embedding
   std::vector<std::int32_t> every_row_;
 };
 

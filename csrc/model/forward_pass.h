@@ -9,6 +9,7 @@
 #include "backend/rows.h"
 #include "base/error.h"
 #include "model/config/forward_limits.h"
+#include "model/config/pooling.h"
 #include "model/layer/attention_watch.h"
 
 namespace imp {
@@ -22,7 +23,7 @@ struct HiddenRows {
 class ForwardPass {
  public:
   virtual ~ForwardPass() = default;
-  virtual int vocab_size() const noexcept = 0;
+  virtual int vocab_size() const noexcept = 0;  // the width of logits; 0: the model has no head and makes no logits
   virtual const ForwardLimits& limits() const noexcept = 0;
   // The cache that it reads and writes; the engine chooses n_blocks, and n_state_slots if the model has a recurrent
   // state.
@@ -42,6 +43,11 @@ class ForwardPass {
   // memory, valid until the next call. A row's logits depend only on its sequence's tokens, placed rows and positions
   // up to it, or up to its end. Allocates nothing.
   virtual Rows forward(const Batch& batch, KvPool& pool) = 0;
+
+  // The vectors that it makes of texts.
+  virtual PoolingFacts pooling() const noexcept { return {}; }
+  // Those of Batch::pooled of the last batch [pooled.size(), width] in device memory, valid until the next one.
+  virtual Rows pooled() const { return {}; }
 
   // What a draft head reads of every row of the last batch, valid until the next one. Empty without a head.
   virtual Rows hidden() const { return {}; }

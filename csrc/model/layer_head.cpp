@@ -107,7 +107,7 @@ Rows LayerHead::guess(const Batch& batch, std::span<const std::int32_t> rows, co
   body_.attend(layer(), batch, pool);
   body_.finish_attention(layer());
   body_.feed_forward(layer());
-  body_.add_branch(1, nullptr);
+  body_.add_branch(layer(), nullptr);
   return logits();
 }
 

@@ -1,6 +1,8 @@
 // Loads a model.
 #include "model/model.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "model/arch/draft_heads.h"
 #include "model/arch/resolve.h"
@@ -95,7 +97,7 @@ MemoryRequest memory_request(const ModelConfig& config, const WeightPlan& plan, 
           .weights_bytes = plan.n_bytes,
           .scratch_bytes = scratch + kv.fixed,
           .logits_bytes = static_cast<std::uint64_t>(limits.max_logits_rows) *
-                          static_cast<std::uint64_t>(config.vocab_size) * sizeof(float),
+                          static_cast<std::uint64_t>(config.n_logits()) * sizeof(float),
           .reserve_bytes = options.reserve_bytes,
           .kv_block_bytes = kv.block,
           .kv_block_tokens = options.kv_block_tokens,
@@ -156,17 +158,33 @@ bool Model::write_packed(const std::function<bool()>& goes_on) const {
   return packed_->cache->write(packed_->matrices, goes_on);
 }
 
-void Model::lower_context() {
-  if (memory_.max_context == config_.max_context) return;
-  warnings_.push_back("max_context is " + std::to_string(memory_.max_context) + ", not " +
-                      std::to_string(config_.max_context) + ": the KV cache holds no more");
-  config_.max_context = memory_.max_context;
-  for (Fact& fact : facts_) {
-    if (fact.name == "max_context") fact.value = std::to_string(memory_.max_context);
+namespace {
+
+void set_context(int context, const std::string& why, ModelConfig& config, std::vector<Fact>& facts,
+                 std::vector<std::string>& warnings) {
+  if (context == config.max_context) return;
+  warnings.push_back("max_context is " + std::to_string(context) + ", not " + std::to_string(config.max_context) +
+                     ": " + why);
+  config.max_context = context;
+  for (Fact& fact : facts) {
+    if (fact.name == "max_context") fact.value = std::to_string(context);
   }
 }
 
+}  // namespace
+
+void Model::lower_context() {
+  set_context(memory_.max_context, "the KV cache holds no more", config_, facts_, warnings_);
+}
+
 namespace {
+
+// One step evaluates all of a text whose rows see both sides.
+void fit_texts_to_step(int step_tokens, ResolvedModel& model) {
+  if (!model.config.is_two_sided) return;
+  set_context(std::min(step_tokens, model.config.max_context),
+              "a text is evaluated in one step, of scheduler.step_tokens", model.config, model.facts, model.warnings);
+}
 
 // The model's own file has the tensors of these weights too.
 void claim(const WeightPlan& weights, ResolvedModel& resolved) {
@@ -180,6 +198,7 @@ LoadPlan plan_load(const ModelFile& file, const Backend& backend, const ModelOve
   LoadOptions options = given;
   LoadPlan plan{
       .resolved = resolve_model(file, overrides), .weights = {}, .head = {}, .vision = {}, .limits = {}, .memory = {}};
+  fit_texts_to_step(options.limits.max_rows, plan.resolved);
   const ModelConfig& config = plan.resolved.config;
   plan.head = find_head(file, plan.resolved, backend, overrides, options);
   if (plan.head && options.head_file == nullptr) claim(plan.head->weights, plan.resolved);
@@ -193,6 +212,7 @@ LoadPlan plan_load(const ModelFile& file, const Backend& backend, const ModelOve
   const std::uint64_t scratch_of_ops = scratch - activation_bytes(config, options.limits);
   const KvSizes kv = as_unsupported(file, [&] { return kv_sizes(config, options, backend); });
   plan.memory = memory_request(config, plan.weights, scratch, kv, overrides, options);
+  if (plan.memory.max_context && config.is_two_sided) plan.memory.max_context = config.max_context;
   if (plan.head) {
     as_unsupported(file, [&] { add_head(*plan.head, config, scratch_of_ops, backend, options, plan.memory); });
   }

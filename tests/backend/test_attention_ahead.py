@@ -150,6 +150,30 @@ def test_med_16_a_sequence_without_ends_keeps_its_bits() -> None:
         assert np.array_equal(rows, causal) == (not held.ends)
 
 
+@pytest.mark.parametrize(("head_dim", "lengths"), [(32, (1, 17, 256, 300)), (64, (257,)), (128, (2, 600))])
+def test_emb_8_rows_of_an_encoder_see_all_of_their_text_or_a_window_to_both_sides(
+    head_dim: int, lengths: tuple[int, ...]
+) -> None:
+    """Texts that end around the borders of splits, each in the cache as a whole, and one of a single row."""
+    heads = replace(HEADS[0], n_heads=2, n_kv_heads=1, head_dim=head_dim, scale=head_dim**-0.5)
+    sequences, n_blocks = make_sequences(np.random.default_rng(13), heads, [(n, n) for n in lengths])
+    for held in sequences:
+        held.ends = [len(held.k)] * len(held.k)
+    for half in (0, 64):
+        shaped = replace(heads, ahead=half or ALL_AHEAD, window=half + 1 if half else 0)
+        results = [
+            attend_all(make_cache(device, heads, "f32", n_blocks, sequences), shaped, sequences)
+            for device in (DEVICES[0], BEST)
+        ]
+        assert_same_bits(*results)
+        expected = Expected(shaped, "f32", sequences)
+        assert expected.worst(results[0]) <= 1
+        if head_dim == 64:
+            assert expected.is_missed(results[0], oracle=replace(shaped, ahead=0))
+            assert not half or expected.is_missed(results[0], oracle=replace(shaped, window=half + 2))
+            assert not half or expected.is_missed(results[0], oracle=replace(shaped, ahead=half + 1))
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_hon_2_attention_ahead_is_counted(device: core.Device) -> None:
     heads = HEADS[0]

@@ -191,6 +191,7 @@ def test_krn_3_activations_without_a_gate(devices: list[core.Device], rng: np.ra
         "gelu_tanh": (gelu_oracle(wide, ones), tolerances.gelu_tanh(wide, ones)),
         "gelu_erf": (gelu_erf_oracle(wide), tolerances.gelu_erf(wide)),
         "relu_squared": (np.maximum(wide, 0) ** 2, tolerances.elementwise(wide**2, 1)),
+        "tanh": (np.tanh(wide), tolerances.elementwise(np.tanh(wide), 4)),
         # exp(x) - 1 - x cancels for small x, so its error is relative to 1.
         "xielu": (xielu_oracle(wide, *params), tolerances.elementwise(1 + np.abs(wide) + wide**2, 8)),
     }
@@ -216,9 +217,40 @@ def test_krn_3_gelu_by_erf_is_exact_over_its_whole_range(devices: list[core.Devi
 
 
 @each_family
+@pytest.mark.parametrize("width", [5, 96, 9000])
+def test_krn_3_gelu_by_erf_with_a_gate(devices: list[core.Device], rng: np.random.Generator, width: int) -> None:
+    gate, up = normal(rng, 3, width) * np.float32(3), normal(rng, 3, width)
+    actual = same_on_all(devices, lambda device: device.gated_activation("gelu_erf", gate, up))
+    wide = gate.astype(np.float64), up.astype(np.float64)
+    bound = tolerances.gelu_erf(wide[0]) * np.abs(wide[1]) * (1 + 1e-6) + 1e-30
+    assert_close(actual, gelu_erf_oracle(wide[0]) * wide[1], bound)
+    for other in (gelu_erf_oracle(wide[1]) * wide[0], gelu_oracle(*wide)):
+        with pytest.raises(AssertionError):
+            assert_close(actual, other, bound)
+
+
+@each_family
+@pytest.mark.parametrize("width", [7, 4100])
+def test_krn_3_means_of_rows(devices: list[core.Device], rng: np.random.Generator, width: int) -> None:
+    """The rows are added in order, so the bits are those of NumPy's sums in float32."""
+    x, runs = extremes(rng, 9, width), [(0, 1), (2, 5), (7, 2), (8, 1)]
+    actual = same_on_all(devices, lambda device: device.mean_rows(x, runs))
+
+    def mean(first: int, n: int) -> np.ndarray:
+        total = x[first].copy()
+        for row in x[first + 1 : first + n]:
+            total += row
+        return total * (np.float32(1) / np.float32(n))
+
+    assert_same_bits(actual, np.array([mean(*run) for run in runs]))
+    assert not np.array_equal(actual[1], mean(2, 4))
+    assert not np.array_equal(actual[1], mean(3, 5))
+
+
+@each_family
 def test_krn_3_activations_keep_nan(devices: list[core.Device]) -> None:
     x = np.array([[np.nan, 1.0]], np.float32)
-    for kind in ("gelu_tanh", "gelu_erf", "relu_squared", "xielu"):
+    for kind in ("gelu_tanh", "gelu_erf", "relu_squared", "tanh", "xielu"):
         [row] = same_on_all(devices, lambda device, kind=kind: device.activate(kind, x, (1, 1, 1, 0)))
         assert np.isnan(row).tolist() == [True, False]
 

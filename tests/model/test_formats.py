@@ -146,7 +146,11 @@ REFUSALS: list[tuple[dict[str, Any], str, str]] = [
         "quantization_config.quant_method: gptq",
     ),
     ({"tie_word_embeddings": 1}, "MODEL_CONFIG", "tie_word_embeddings"),
-    ({"hidden_act": "relu"}, "MODEL_UNSUPPORTED", "hidden_act: relu, expected one of silu, swish, gelu_pytorch_tanh"),
+    (
+        {"hidden_act": "relu"},
+        "MODEL_UNSUPPORTED",
+        "hidden_act: relu, expected one of silu, swish, gelu, gelu_py",
+    ),
     ({"rope_scaling": {"rope_type": "nosuch", "factor": 4.0}}, "MODEL_UNSUPPORTED", "nosuch, expected one of default"),
     (
         {"rope_scaling": {"rope_type": "longrope", "factor": 4.0, "short_factor": [1.0], "long_factor": [1.0]}},

@@ -137,3 +137,12 @@ def test_a_directory_of_text_alone_has_no_tower(tmp_path: Path) -> None:
     for tower in (SMALL, SIZED):
         assert _core.open_model_file(tower.write(tmp_path / "whole")).has_vision
         assert not _core.open_model_file(tower.write(tmp_path / "text", text)).has_vision
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_directory_whose_tower_lacks_its_patches_is_no_text_model(layout: str, tmp_path: Path) -> None:
+    """A start with it fails and names the tensor. By whatever names, it must not answer without images."""
+    named = SMALL.renamed(layout, SMALL.tensors())
+    kept = {name: values for name, values in named.items() if "patch_embedding" not in name}
+    assert 0 < len(kept) < len(named)
+    assert _core.open_model_file(SMALL.write(tmp_path, kept)).has_vision

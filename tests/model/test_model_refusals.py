@@ -13,6 +13,7 @@ from imp_service import _core
 from imp_service import _testing as core
 from support.files import gguf_writer
 from support.files.gguf_contents import GgufContents
+from support.models.text_cases import CASES as TEXT_CASES
 from support.models.tiny_families import TRAITS
 from support.models.tiny_models import FAMILIES, TinyModel, tiny
 
@@ -58,7 +59,8 @@ def test_m19_mod_7_architecture(tmp_path: Path) -> None:
     assert reason == "MODEL_UNSUPPORTED"
     assert "nosuch" in message
     assert all(known in message for known in core.architectures("gguf"))
-    assert set(core.architectures("gguf")) == set(FAMILIES)
+    encoders = {case.architecture for case in TEXT_CASES.values()}
+    assert set(core.architectures("gguf")) == {*FAMILIES, *encoders}
     contents.keys["general.architecture"] = "x" * 2**24
     reason, message = refusal(contents, tmp_path)
     assert reason == "MODEL_UNSUPPORTED"

@@ -11,6 +11,7 @@ import pytest
 from imp_service import _core
 from imp_service import _testing as core
 from support.files.hf_contents import hf_config, hf_tensors, write_hf
+from support.files.sentence_folder import write_pooling
 from support.models.tiny_models import tiny
 
 SOURCE = Path(__file__).parents[2] / "csrc" / "model" / "arch" / "unsupported.cpp"
@@ -38,8 +39,8 @@ def hub(folder: Path, **changes: Any) -> Path:
 
 def test_mod_7_mod_31_no_family_is_both_supported_and_not() -> None:
     known = {*core.architectures("gguf"), *core.architectures("hf")}
-    assert len(NAMES) == len(set(NAMES)) > 70
-    assert {"gemma3n", "deepseek2", "clip", "bert"} <= set(NAMES)
+    assert len(NAMES) == len(set(NAMES)) > 60
+    assert {"gemma3n", "deepseek2", "clip", "jina-bert-v2"} <= set(NAMES)
     assert known.isdisjoint(NAMES)
 
 
@@ -53,7 +54,7 @@ def test_mod_7_mod_31_no_family_is_both_supported_and_not() -> None:
             "a vision projector (mmproj), without its language model; give the language model, and this file as "
             "model.projector",
         ),
-        ("nomic-bert", "this is an embedding model (Nomic); imp generates text"),
+        ("nomic-bert-moe", "this is an embedding model (Nomic); BERT and embedding models of decoders run"),
     ],
 )
 def test_mod_7_mod_31_a_family_is_refused_with_advice(name: str, words: str, tmp_path: Path) -> None:
@@ -81,8 +82,8 @@ def test_mod_7_mod_31_granite_4_with_mamba_layers_or_experts_is_refused(
     [
         ({"general__type": "adapter"}, "a LoRA adapter, not a model; merge it into its base model"),
         ({"general__type": "mmproj"}, "a vision projector (mmproj)"),
-        ({"qwen3__pooling_type": 3}, "key qwen3.pooling_type: 3: this is an embedding model"),
-        ({"qwen3__pooling_type": 4}, "key qwen3.pooling_type: 4: this is a classifier or reranker"),
+        ({"qwen3__pooling_type": 2}, "key qwen3.pooling_type: cls, expected mean or last"),
+        ({"qwen3__pooling_type": 5}, "key qwen3.pooling_type: 5, expected 0 to 4"),
     ],
 )
 def test_mod_7_mod_31_another_kind_of_gguf_is_refused(keys: dict[str, Any], words: str, tmp_path: Path) -> None:
@@ -124,8 +125,10 @@ def test_mod_31_a_directory_of_an_adapter_is_refused(tmp_path: Path) -> None:
         (tmp_path / "config.json").unlink(missing_ok=True)
 
 
-def test_mod_31_a_directory_of_sentence_transformers_is_refused(tmp_path: Path) -> None:
-    path = hub(tmp_path)
-    (tmp_path / "modules.json").write_text("[]")
-    with pytest.raises(_core.ModelError, match=r"the directory has a modules\.json: this is an embedding model"):
-        _core.open_model_file(path)
+@pytest.mark.parametrize("classes", [["Qwen3ForCausalLM"], ["Qwen3Model"]])
+def test_mod_31_emb_1_a_decoder_in_a_folder_with_modules_is_an_embedding_model(
+    classes: list[str], tmp_path: Path
+) -> None:
+    write_pooling(hub(tmp_path, architectures=classes).parent, "last")
+    found = _core.inspect_model(_core.open_model_file(tmp_path))
+    assert {fact["name"]: fact["value"] for fact in found["facts"]}["pooling"] == "last"

@@ -178,6 +178,20 @@ DIRECTORIES: list[Row] = [
 ]  # fmt: skip
 
 
+def test_the_range_of_a_file_that_says_none_lies_within_the_limit(tmp_path: Path) -> None:
+    """Also where the cells that the server allows have more pixels. So what is wrong is the next thing."""
+    contents = QWEN.projector()
+    for name in ("image_min_pixels", "image_max_pixels"):
+        del contents.keys[f"clip.vision.{name}"]
+    contents.keys |= {"clip.vision.patch_size": 42, "clip.vision.is_deepstack_layers": [False] * 3}
+
+    def open_vast(path: Path) -> Any:
+        return open_tower(path, QWEN, most_cells=1 << 20)
+
+    path = contents.write(tmp_path / "mmproj.gguf")
+    assert_refused(path, "MODEL_CONFIG", "rows of 40 numbers, expected 120", opener=open_vast)
+
+
 QWEN_DIRECTORIES: list[Row] = [
     ("config.json", "vision_config.spatial_merge_size", 3, "MODEL_UNSUPPORTED", ("spatial_merge_size: 3, expected 2",)),
     ("config.json", "vision_config.temporal_patch_size", 1, "MODEL_UNSUPPORTED", ("size: 1, expected 2",)),
@@ -193,6 +207,8 @@ QWEN_DIRECTORIES: list[Row] = [
     ("config.json", "vision_config.deepstack_visual_indexes", [0, 2], "MODEL_CONFIG",
      ("layer 2, expected ascending layers before the last of 3",)),
     ("config.json", "vision_config.deepstack_visual_indexes", [0], "MODEL_CONFIG", ("rows of 80 numbers",)),
+    ("config.json", "vision_config.deepstack_visual_indexes", None, "MODEL_CONFIG",
+     ("layer 8, expected ascending layers before the last of 3",)),
     ("config.json", "vision_config.rope_parameters", {"rope_type": "default"}, "MODEL_UNSUPPORTED",
      ("default, expected axial",)),
     ("config.json", "vision_config.rope_parameters", {"rope_theta": -1.0}, "MODEL_CONFIG", ("rope_theta: -1",)),

@@ -26,6 +26,8 @@ from support.files.hf_weights import Weights, weights_of
 from support.models.cell_peers import CELL_CASES, peer_rows
 from support.models.family_cases import SIZES, peer_logits
 from support.models.family_text import PROMPT, continued, text_case, text_peer
+from support.models.text_cases import CASES as TEXT_CASES
+from support.models.text_cases import peer_vectors
 from support.models.tiny_tower import TinyTower
 from support.models.tiny_towers import TOWERS
 from support.models.tower_peers import encoded_by_peer, tower_peer
@@ -38,6 +40,7 @@ from support.oracles.stored_results import (
     StoredCase,
     full_config,
     places_of_cells,
+    places_of_vectors,
 )
 from support.text.hub_tokenizers import library_of
 
@@ -51,7 +54,7 @@ def layout_of(weights: Weights) -> Layout:
     layers: dict[tuple[str, str, tuple[int, ...]], list[int]] = defaultdict(list)
     found: Layout = {}
     for name, values in weights.tensors.items():
-        of_layer = re.fullmatch(r"(.*\blayers)\.(\d+)\.(.*)", name)
+        of_layer = re.fullmatch(r"(.*\blayers?)\.(\d+)\.(.*)", name)
         if of_layer is None:
             found[name] = shape_of(values)
         else:
@@ -119,6 +122,16 @@ def behind_images(name: str) -> list[Any]:
     return rounded(peer_rows(case.peer(), case.prompt)[places_of_cells(name)])
 
 
+def vectors_of(name: str) -> dict[str, Any]:
+    """Returns the entry of a model that makes vectors: some numbers of each."""
+    case = TEXT_CASES[name]
+    peer = case.peer()
+    weights = weights_of(peer)
+    config = {key: value for key, value in weights.config.items() if key not in NO_EFFECT}
+    vectors = rounded(peer_vectors(case, peer)[:, places_of_vectors(name)])
+    return {"config": config, "layout": layout_of(weights), "vectors": vectors}
+
+
 def results() -> dict[str, Any]:
     """Returns the whole table. Cases with equal layouts share one, which has the name of the first."""
     import torch
@@ -143,6 +156,7 @@ def results() -> dict[str, Any]:
         "cases": cases,
         "towers": {name: cells_of(tower) for name, tower in TOWERS.items()},
         "images": {name: behind_images(name) for name in CELL_CASES},
+        "vectors": {name: vectors_of(name) for name in TEXT_CASES},
     }
 
 

@@ -13,10 +13,14 @@ from imp_service import _testing as core
 from support.files.hf_directory import write_saved
 from support.files.hf_export import export
 from support.files.hub_directory import words_of
+from support.files.sentence_folder import write_pooling
+from support.files.text_export import export_text
 from support.models.cell_peers import CELL_CASES
 from support.models.cell_prompts import CellReader
 from support.models.family_text import EOS, OPTIONS, SETTINGS
 from support.models.forward_runs import Cache, Logits, load, logits
+from support.models.text_cases import CASES as TEXT_CASES
+from support.models.text_runs import vectors
 from support.models.tiny_towers import TOWERS, encoded, open_tower
 from support.oracles.stored_results import (
     FAMILIES,
@@ -27,18 +31,22 @@ from support.oracles.stored_results import (
     error_at_end,
     error_of_cells,
     error_of_cells_read,
+    error_of_vectors,
     lacking,
     model_types,
     table,
     text_weights,
+    vector_weights,
     weights,
 )
+from support.oracles.tolerances import VECTORS
 from support.text.hub_tokenizers import files_of, library_of
 
 # transformers has no MiMo, and saves the text part of this Gemma 4 only within the whole model.
 NOT_SAVED = {"mimo", "gemma4_unified_text"}
 # The output of attention in the second layer.
 CHANGED = ("1.self_attn.o_proj.weight", "1.linear_attn.out_proj.weight")
+CHANGED_IN_TEXTS = (CHANGED[0], "1.attention.output.dense.weight", "1.attn.Wo.weight")
 
 
 def logits_of(name: str, path: Path) -> Logits:
@@ -114,7 +122,25 @@ def test_med_16_med_18_med_27_hon_1_a_decoder_reads_cells_as_transformers_did(na
         assert error_of_cells_read(name, reader.logits(turned, chunk=7)) > 4 * bound(name)  # HON-1
 
 
+@pytest.mark.parametrize("name", TEXT_CASES)
+def test_emb_1_hon_1_a_model_has_the_stored_vectors_of_transformers(name: str, tmp_path: Path) -> None:
+    case, model = TEXT_CASES[name], vector_weights(name)
+    folder = write_saved(model, tmp_path / "saved")
+    if case.pooling != "rank":
+        write_pooling(folder, case.pooling)
+    for path in (folder, export_text(model, case.architecture, case.pooling, case.keys).write(tmp_path / "m.gguf")):
+        loaded = load(path, tmp_path, kv_dtype="f32")
+        assert loaded.warnings == []
+        assert error_of_vectors(name, vectors(loaded, case.texts)) < VECTORS
+    changed = next(tensor for tensor in model.tensors if tensor.endswith(CHANGED_IN_TEXTS))
+    model.tensors[changed][3, 5] += np.float32(0.05)  # HON-1
+    write_saved(model, folder)
+    assert error_of_vectors(name, vectors(load(folder, tmp_path, kv_dtype="f32"), case.texts)) > 4 * VECTORS
+
+
 def test_mod_30_the_table_has_every_family() -> None:
     assert table()["cases"].keys() == STORED.keys()
-    assert set(core.architectures("gguf")) <= {case.architecture for case in FAMILIES.values()}
+    assert table()["vectors"].keys() == TEXT_CASES.keys()
+    vectors_in_gguf = {case.architecture for case in TEXT_CASES.values()}
+    assert set(core.architectures("gguf")) <= {case.architecture for case in FAMILIES.values()} | vectors_in_gguf
     assert set(core.architectures("hf")) - model_types() == NOT_SAVED

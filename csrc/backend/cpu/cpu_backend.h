@@ -85,6 +85,7 @@ class CpuBackend final : public Backend {
   void clustered_product(Rows x, Rows scores, int n_used, std::span<const std::int32_t> rows, const Linear& table,
                          Rows out) override;
   void write_rows(std::span<const float> values, Rows out) override;
+  void mean_rows(Rows x, std::span<const RowRun> runs, Rows out) override;
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
   void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results) override;
   void read_row(Rows logits, int row, std::span<float> out) override;
@@ -98,7 +99,15 @@ class CpuBackend final : public Backend {
   OpTimer run(Op op) noexcept;
 
   Activate activation(GatedActivation kind) const noexcept {
-    return kind == GatedActivation::silu ? ops_.silu : ops_.gelu_tanh;
+    switch (kind) {
+      case GatedActivation::silu:
+        return ops_.silu;
+      case GatedActivation::gelu_tanh:
+        return ops_.gelu_tanh;
+      case GatedActivation::gelu_erf:
+        return ops_.gated_gelu_erf;
+    }
+    return ops_.silu;
   }
   // The kernel for the mean number of rows per expert.
   static std::string_view kernel_name(const ExpertTerm& term, const ExpertRows& rows) noexcept;

@@ -285,6 +285,8 @@ void CpuBackend::activate(PlainActivation kind, const imp::XieluParams& params, 
         return ops_.relu_squared(piece, n);
       case PlainActivation::xielu:
         return ops_.xielu(piece, n, xielu);
+      case PlainActivation::tanh:
+        return ops_.tanh(piece, n);
     }
   });
 }
@@ -369,6 +371,17 @@ void CpuBackend::write_rows(std::span<const float> values, Rows out) {
   IMP_CHECK(std::ssize(values) == std::ptrdiff_t{out.n_rows} * out.width);
   for_rows(out.n_rows, out.width,
            [&](int row) { std::copy_n(values.data() + std::ptrdiff_t{row} * out.width, out.width, row_of(out, row)); });
+}
+
+void CpuBackend::mean_rows(Rows x, std::span<const RowRun> runs, Rows out) {
+  const OpTimer timer = run(Op::mean_rows);
+  for_pieces(static_cast<int>(runs.size()), x.width, [&](int i, int first, int n) {
+    const RowRun& rows = runs[static_cast<std::size_t>(i)];
+    float* const to = row_of(out, i) + first;
+    std::copy_n(row_of(x, rows.first) + first, n, to);
+    for (int row = 1; row < rows.n; ++row) ops_.add(to, row_of(x, rows.first + row) + first, n);
+    if (rows.n > 1) ops_.scale(to, n, 1.0F / static_cast<float>(rows.n));
+  });
 }
 
 void CpuBackend::spread_columns(Rows x, std::span<const std::int32_t> columns, Rows out) {

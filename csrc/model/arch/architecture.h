@@ -23,6 +23,7 @@ struct Architecture {
   std::string_view section = "";
   // Alternative tensor names. A file uses the first of these lists whose `embedding` and `marker` tensors it has.
   std::array<const TensorNames*, 3> other_names = {};
+  bool is_encoder = false;  // it makes vectors of texts, and no text
 
   std::string key_prefix() const {
     return format == ModelFormat::gguf ? std::string(name) + "." : std::string(section);
@@ -63,5 +64,8 @@ Family cohere_family() noexcept;
 Family arcee_family() noexcept;
 Family apertus_family() noexcept;
 Family gpt_oss_family() noexcept;
+Family bert_family() noexcept;
+Family nomic_bert_family() noexcept;
+Family modernbert_family() noexcept;
 
 }  // namespace imp

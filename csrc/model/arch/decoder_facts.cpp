@@ -39,6 +39,12 @@ void check_end_token(const FactReader& facts, std::string_view whole_key, std::i
   }
 }
 
+void require_causal(FactReader& facts, std::string_view key) {
+  const bool is_expected = !facts.config.is_two_sided;
+  if (!facts.has(key) || facts.find_flag(key) == is_expected) return;
+  facts.refuse(Reason::MODEL_UNSUPPORTED, key, is_expected ? "false" : "true", is_expected ? "true" : "false");
+}
+
 void read_biases(FactReader& facts) {
   const TensorNames& names = facts.names();
   const auto find = [&](std::string_view field, std::initializer_list<std::string_view> tensors, bool& out) {

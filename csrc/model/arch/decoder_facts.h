@@ -18,6 +18,9 @@ void read_vocabulary(FactReader& facts, std::string_view embedding, std::optiona
 // Refuses an id outside of the vocabulary. The service decides which tokens end a generation, since it has their text.
 void check_end_token(const FactReader& facts, std::string_view whole_key, std::int64_t token);
 
+// Refuses a file whose flag, if it has one, says that rows see more, or less, than those of the family.
+void require_causal(FactReader& facts, std::string_view key);
+
 // Biases of one kind: the model has all of them if it has one.
 void read_biases(FactReader& facts);
 

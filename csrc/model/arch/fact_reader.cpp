@@ -17,6 +17,11 @@ constexpr std::array<std::string_view, 15> kArithmetic = {
     "scale", "scaling", "clamp",     "multiplier", "softcap", "sliding_window",
 };
 
+// The keys of the header's notes and of other files than the configuration.
+constexpr std::array<std::string_view, 7> kOtherFiles = {
+    "__metadata__.", "generation_config.", "modules", "pooling.", "dense.", "sentence_bert.", "sentence_transformers.",
+};
+
 bool is_arithmetic(std::string_view key) {
   return std::ranges::any_of(kArithmetic,
                              [&](std::string_view part) { return key.find(part) != std::string_view::npos; });
@@ -65,7 +70,10 @@ std::string found_text(const MetadataValue& value) {
 }  // namespace
 
 const std::string& FactReader::read_name(std::string_view key) {
-  return *read_.insert(prefix_ + std::string(key)).first;
+  const std::string& whole = *read_.insert(prefix_ + std::string(key)).first;
+  const auto other = others_.find(key);
+  if (other == others_.end() || file_.metadata().contains(whole)) return whole;
+  return *read_.insert(prefix_ + other->second).first;
 }
 
 bool FactReader::has(std::string_view key) {
@@ -258,8 +266,8 @@ void FactReader::refuse_tensor(Reason reason, std::string_view tensor, std::stri
 std::vector<std::string> FactReader::unread_keys() const {
   std::vector<std::string> unread;
   for (const auto& [key, value] : file_.metadata().entries()) {
-    // The header's notes and generation defaults are not hyper-parameters; null has no effect.
-    if (key.starts_with("__metadata__.") || key.starts_with("generation_config.")) continue;
+    // What other files of the folder say is no hyper-parameter; null has no effect.
+    if (std::ranges::any_of(kOtherFiles, [&](std::string_view part) { return key.starts_with(part); })) continue;
     if (value.type == ValueType::NONE) continue;
     if (!key.starts_with(prefix_) || read_.contains(key)) continue;
     const std::string_view bare = std::string_view(key).substr(prefix_.size());

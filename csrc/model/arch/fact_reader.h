@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,6 +24,9 @@ class FactReader {
 
   ModelConfig config;
   Origins origins;
+
+  // Files without `key` may have its value under another name.
+  void accept(std::string_view key, std::string_view other) { others_.insert_or_assign(std::string(key), other); }
 
   const ModelFile& file() const noexcept { return file_; }
   const TensorNames& names() const noexcept { return names_; }
@@ -94,6 +98,7 @@ class FactReader {
   const ModelFile& file_;
   std::string prefix_;
   const TensorNames& names_;
+  std::map<std::string, std::string, std::less<>> others_;  // of keys
   std::set<std::string, std::less<>> read_;
   std::set<std::string> read_tensors_;
   std::string omitted_;  // each with the size that it has by default

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/printable.h"
+#include "model/arch/pooling_facts.h"
 #include "model/arch/tensor_names.h"
 #include "model/config/model_limits.h"
 
@@ -140,14 +141,13 @@ void read_gguf_decoder(FactReader& facts, NormKind norm_kind, GgufLayers layers)
   config.norm_kind = norm_kind;
   facts.number("norm_epsilon", norm_kind == NormKind::rms ? kRmsEpsilon : kLayerEpsilon, config.norm_epsilon);
   facts.ignore(norm_kind == NormKind::rms ? kLayerEpsilon : kRmsEpsilon);
-  if (facts.has("attention.causal") && !facts.find_flag("attention.causal")) {
-    facts.refuse(Reason::MODEL_UNSUPPORTED, "attention.causal", "false", "true");
-  }
+  require_causal(facts, "attention.causal");
   read_vocabulary(facts, facts.names().embedding, count_tokens(facts));
   check_end_tokens(facts);
-  config.tied_head = !facts.has_tensor(facts.names().output_head);
-  if (!config.tied_head) facts.note_tensor("tied_head", facts.names().output_head);
+  config.tied_head = config.has_head && !facts.has_tensor(facts.names().output_head);
+  if (config.has_head && !config.tied_head) facts.note_tensor("tied_head", facts.names().output_head);
   add_layers(config);
+  read_gguf_pooling(facts);
   ffn_sizes.set(config.layers, &LayerConfig::ffn_size);
   n_kv_heads.set(config.layers, &LayerConfig::n_kv_heads);
 }

@@ -50,6 +50,7 @@ inline constexpr TensorNames kGgufNames = {
     .shared_gate = "ffn_gate_shexp",
     .shared_up = "ffn_up_shexp",
     .shared_down = "ffn_down_shexp",
+    .text = {.projections = "dense_", .of_projection = "", .first_projection = 2, .unused = {"cls.output.weight"}},
 };
 
 // Families whose norm before the feed-forward has the name `post_attention_norm` in GGUF.

@@ -10,6 +10,8 @@
 
 #include "base/printable.h"
 #include "files/float8_scheme.h"
+#include "model/arch/hf_names.h"
+#include "model/arch/pooling_facts.h"
 #include "model/config/model_limits.h"
 #include "model/config/number_text.h"
 
@@ -58,12 +60,15 @@ void read_heads(FactReader& facts, const HfTraits& traits) {
 }
 
 // The names of activations in config.json.
-constexpr std::array<std::pair<std::string_view, GatedActivation>, 3> kGated = {
+constexpr std::array<std::pair<std::string_view, GatedActivation>, 4> kGated = {
     {{"silu", GatedActivation::silu},
      {"swish", GatedActivation::silu},
+     {"gelu", GatedActivation::gelu_erf},
      {"gelu_pytorch_tanh", GatedActivation::gelu_tanh}}};
-constexpr std::array<std::pair<std::string_view, PlainActivation>, 3> kPlain = {
-    {{"gelu_pytorch_tanh", PlainActivation::gelu_tanh},
+constexpr std::array<std::pair<std::string_view, PlainActivation>, 5> kPlain = {
+    {{"gelu", PlainActivation::gelu_erf},
+     {"gelu_new", PlainActivation::gelu_tanh},
+     {"gelu_pytorch_tanh", PlainActivation::gelu_tanh},
      {"relu2", PlainActivation::relu_squared},
      {"xielu", PlainActivation::xielu}}};
 
@@ -100,18 +105,25 @@ bool is_head_apart(FactReader& facts) {
 
 void read_tied_head(FactReader& facts) {
   const bool stated_apart = is_head_apart(facts);
-  facts.config.tied_head = !stated_apart && !facts.has_tensor(facts.names().output_head);
+  const bool has_tensor = facts.has_tensor(facts.names().output_head);
+  if (stated_apart && !has_tensor && facts.names().layer == kHfBareNames.layer) {
+    facts.config.has_head = false;
+    return;
+  }
+  facts.config.tied_head = !stated_apart && !has_tensor;
   if (stated_apart) facts.note_key("tied_head", "tie_word_embeddings");
 }
 
 // Checkpoints of one model_type may also be classifiers or encoders.
 void refuse_other_tasks(FactReader& facts) {
+  if (facts.config.is_two_sided) return;  // whose classes architecture_of() knows
   const MetadataValue* value = facts.file().metadata().find("architectures");
   if (!value || value->is_null()) return;
   const auto* tasks = std::get_if<StringArray>(&value->value);
   std::string found;
   for (std::size_t i = 0; tasks && i < tasks->size(); ++i) {
     if ((*tasks)[i].ends_with("ForCausalLM")) return;
+    if (facts.has("modules.0.type") && (*tasks)[i].ends_with("Model")) return;
     if (facts.is_part() && (*tasks)[i].ends_with("ForConditionalGeneration")) return;
     found += (found.empty() ? "" : ", ") + printable((*tasks)[i]);
   }
@@ -216,11 +228,10 @@ void read_hf_decoder(FactReader& facts, const HfTraits& traits) {
     for (const std::int64_t token : facts.find_token_ids(key)) check_end_token(facts, key, token);
   }
   read_activation(facts, traits);
-  if (facts.has("is_causal") && !facts.find_flag("is_causal")) {
-    facts.refuse(Reason::MODEL_UNSUPPORTED, "is_causal", "false", "true");
-  }
-  read_tied_head(facts);
+  require_causal(facts, "is_causal");
+  config.has_head ? read_tied_head(facts) : facts.ignore("tie_word_embeddings");
   add_layers(config);
+  read_hf_pooling(facts);
   skip_hf_bookkeeping(facts);
 }
 
@@ -320,17 +331,22 @@ void skip_hf_bookkeeping(FactReader& facts) {
   constexpr std::array kKeys = {
       "_attn_implementation",
       "_attn_implementation_autoset",
+      "_name_or_path",
       "architectures",
       "attention_bias",
       "attention_dropout",
+      "attention_probs_dropout_prob",
       "attn_implementation",
       "auto_map",
       "bos_token_id",
       "cache_implementation",
+      "classifier_dropout",
       "dtype",
       "embd_pdrop",
       "embedding_dropout",
       "eod_token_id",
+      "gradient_checkpointing",
+      "hidden_dropout_prob",
       "initializer_range",
       "max_window_layers",
       "mlp_bias",
@@ -349,6 +365,7 @@ void skip_hf_bookkeeping(FactReader& facts) {
       "unk_token_id",
   };
   for (const char* key : kKeys) facts.ignore(key);
+  for (const char* section : {"id2label", "label2id"}) facts.ignore_section(section);
 }
 
 }  // namespace imp

@@ -105,6 +105,15 @@ constexpr TensorNames hf_names_of_outer_part(const TensorNames& of) {
   names.layer_projection_norm = "language_model.model.per_layer_projection_norm.weight";
   return names;
 }
+// A checkpoint of the decoder without its head, as embedding models often are.
+constexpr TensorNames hf_names_of_bare_decoder(const TensorNames& of) {
+  TensorNames names = of;
+  names.embedding = "embed_tokens.weight";
+  names.final_norm = "norm.weight";
+  names.layer = "layers.";
+  return names;
+}
+inline constexpr TensorNames kHfBareNames = hf_names_of_bare_decoder(kHfNames);
 inline constexpr TensorNames kHfInnerNames = hf_names_of_inner_model(kHfNames);
 inline constexpr TensorNames kHfOuterNames = hf_names_of_outer_part(kHfNames);
 

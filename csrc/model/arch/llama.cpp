@@ -50,8 +50,8 @@ constexpr HfDefaults kTextModelDefaults = {
 void read_text_model_hf(FactReader& facts) {
   read_llama_base_hf(facts, {.defaults = kTextModelDefaults});
   for (const char* key : {"qk_layer_norms", "rope_interleaved"}) require_flag(facts, key, false);
-  for (const char* key : {"_flash_attn_2_enabled", "_name_or_path", "is_llama_config", "neftune_noise_alpha",
-                          "pixel_shuffle_factor", "use_resampler"}) {
+  for (const char* key :
+       {"_flash_attn_2_enabled", "is_llama_config", "neftune_noise_alpha", "pixel_shuffle_factor", "use_resampler"}) {
     facts.ignore(key);
   }
   for (const char* section : {"perceiver_config", "transformers.js_config"}) facts.ignore_section(section);
@@ -62,7 +62,7 @@ void read_text_model_hf(FactReader& facts) {
 Family llama_family() noexcept {
   static constexpr std::array kRows = {
       Architecture{ModelFormat::gguf, "llama", read_llama_gguf, &kGgufNames},
-      Architecture{ModelFormat::hf, "llama", read_llama_hf, &kHfNames},
+      Architecture{ModelFormat::hf, "llama", read_llama_hf, &kHfNames, "", {&kHfBareNames}},
       Architecture{ModelFormat::hf, "idefics3", read_text_model_hf, &kHfTextModelNames, "text_config."},
       Architecture{ModelFormat::hf, "smolvlm", read_text_model_hf, &kHfTextModelNames, "text_config."},
   };

@@ -89,7 +89,7 @@ void read_mistral3_hf(FactReader& facts) {
 Family mistral_family() noexcept {
   static constexpr std::array kRows = {
       Architecture{ModelFormat::gguf, "mistral3", read_mistral3_gguf, &kGgufNames},
-      Architecture{ModelFormat::hf, "mistral", read_mistral_hf, &kHfNames},
+      Architecture{ModelFormat::hf, "mistral", read_mistral_hf, &kHfNames, "", {&kHfBareNames}},
       Architecture{ModelFormat::hf, "ministral3", read_ministral3_hf, &kHfNames},
       Architecture{ModelFormat::hf, "mixtral", read_mixtral_hf, &kHfMixtralNames},
       Architecture{ModelFormat::hf, "mistral3", read_mistral3_hf, &kHfInnerNames, "text_config.", {&kHfOuterNames}},

@@ -70,7 +70,7 @@ Family qwen2_family() noexcept {
   static constexpr std::array kRows = {
       Architecture{ModelFormat::gguf, "qwen2", read_qwen2_gguf, &kGgufNames},
       Architecture{ModelFormat::gguf, "qwen2moe", read_qwen2_moe_gguf, &kGgufNames},
-      Architecture{ModelFormat::hf, "qwen2", read_qwen2_hf, &kHfNames},
+      Architecture{ModelFormat::hf, "qwen2", read_qwen2_hf, &kHfNames, "", {&kHfBareNames}},
       Architecture{ModelFormat::hf, "mimo", read_mimo_hf, &kHfNames},
       Architecture{ModelFormat::hf, "qwen2_moe", read_qwen2_moe_hf, &kHfNames},
   };

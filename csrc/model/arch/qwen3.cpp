@@ -11,6 +11,7 @@
 #include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
 #include "model/arch/hf_names.h"
+#include "model/arch/qwen3_vl.h"
 
 namespace imp {
 namespace {
@@ -31,7 +32,6 @@ constexpr TensorNames kHfInnerQwen3VlMoeNames = hf_names_of_inner_model(kHfQwen3
 constexpr TensorNames kHfOuterQwen3VlMoeNames = hf_names_of_outer_part(kHfQwen3VlMoeNames);
 constexpr double kVisionTheta = 500000;
 constexpr ImageAxes kQwen3VlAxes = {24, 20, 20};
-constexpr std::size_t kHfDeepstackLayers = 3;  // of files that do not say
 constexpr HfTraits kQwen3 = {.head_dim = 128, .defaults = {.n_kv_heads = 32}};
 constexpr HfTraits kQwen3Moe = {.defaults = {.n_kv_heads = 4}};
 constexpr HfTraits kQwen3VisionMoe = {.defaults = {.n_kv_heads = 16}};
@@ -79,10 +79,10 @@ void set_deepstack(FactReader& facts, std::string_view whole_key, std::uint64_t 
 
 // The file has a number for each of them: the layer of the tower whose output it adds.
 void read_hf_vision(FactReader& facts) {
-  constexpr std::string_view kKey = "vision_config.deepstack_visual_indexes";
   read_hf_image_axes(facts, kQwen3VlAxes);
-  const bool is_given = facts.file().metadata().contains(kKey);
-  set_deepstack(facts, kKey, is_given ? facts.find_whole_integers(kKey).size() : kHfDeepstackLayers);
+  const bool is_given = facts.file().metadata().contains(kHfDeepstackKey);
+  set_deepstack(facts, kHfDeepstackKey,
+                is_given ? facts.find_whole_integers(kHfDeepstackKey).size() : kHfDeepstackLayers.size());
 }
 
 void read_gguf_vision(FactReader& facts) {
@@ -138,7 +138,7 @@ Family qwen3_family() noexcept {
       Architecture{ModelFormat::gguf, "qwen3moe", read_qwen3_moe_gguf, &kGgufNames},
       Architecture{ModelFormat::gguf, "qwen3vl", read_qwen3_vl_gguf, &kGgufNames},
       Architecture{ModelFormat::gguf, "qwen3vlmoe", read_qwen3_vl_moe_gguf, &kGgufNames},
-      Architecture{ModelFormat::hf, "qwen3", read_qwen3_hf, &kHfNames},
+      Architecture{ModelFormat::hf, "qwen3", read_qwen3_hf, &kHfNames, "", {&kHfBareNames}},
       Architecture{ModelFormat::hf, "qwen3_moe", read_qwen3_moe_hf, &kHfNames},
       Architecture{ModelFormat::hf, "qwen3_vl", read_qwen3_vl_hf, &kHfInnerNames, "text_config.", {&kHfOuterNames}},
       Architecture{ModelFormat::hf,

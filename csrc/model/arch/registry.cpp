@@ -11,11 +11,12 @@ namespace imp {
 namespace {
 
 using FamilyOf = Family() noexcept;
-constexpr std::array<FamilyOf*, 23> kFamilies = {
-    llama_family,      qwen2_family,   qwen3_family,    qwen3_5_family, gemma_family,   gemma2_family,
-    gemma3_family,     gemma4_family,  mistral_family,  smollm3_family, olmo2_family,   granite_family,
-    phi3_family,       exaone4_family, seed_oss_family, hunyuan_family, glm4_family,    ernie4_5_family,
-    starcoder2_family, cohere_family,  arcee_family,    apertus_family, gpt_oss_family,
+constexpr std::array<FamilyOf*, 26> kFamilies = {
+    llama_family,      qwen2_family,      qwen3_family,    qwen3_5_family, gemma_family,   gemma2_family,
+    gemma3_family,     gemma4_family,     mistral_family,  smollm3_family, olmo2_family,   granite_family,
+    phi3_family,       exaone4_family,    seed_oss_family, hunyuan_family, glm4_family,    ernie4_5_family,
+    starcoder2_family, cohere_family,     arcee_family,    apertus_family, gpt_oss_family, bert_family,
+    nomic_bert_family, modernbert_family,
 };
 
 std::vector<Architecture> rows_of_families() {
@@ -49,7 +50,9 @@ const Architecture& architecture_of(const ModelFile& file) {
       file.metadata().string(format == ModelFormat::gguf ? "general.architecture" : "model_type");
   refuse_other_kinds(file);
   for (const Architecture& known : all_architectures()) {
-    if (known.format == format && known.name == name) return known;
+    if (known.format != format || known.name != name) continue;
+    refuse_other_tasks(file, known);
+    return known;
   }
   constexpr std::size_t kShown = 64;  // a name may be as long as its file
   throw ModelError(Reason::MODEL_UNSUPPORTED, file.metadata().where() + ": architecture " + printable(name, kShown) +

@@ -54,9 +54,19 @@ void require_trained(const ModelConfig& config, const Origins& origins, bool may
                        "and expect worse text");
 }
 
+// What is behind another pooling than that of the model.
+void drop_unused(ModelConfig& config) {
+  if (config.pooling != Pooling::rank) config.score_head.reset();
+  if (config.pooling == Pooling::none || config.pooling == Pooling::rank) config.projections.clear();
+}
+
 }  // namespace
 
 void choose_cache_type(FactReader& facts) {
+  if (facts.config.is_two_sided) {  // the cache holds the rows of one layer at a time, so they need not be rounded
+    facts.config.kv_types = {KvType::f32, KvType::f32};
+    return;
+  }
   if (!is_mostly_quantized(facts.file())) return;
   facts.config.kv_types = {KvType::bf16, KvType::bf16};
   facts.origins.note("kv_dtype", Origin::checkpoint, "quantized weights");
@@ -76,7 +86,7 @@ ResolvedModel resolve_model(const ModelFile& file, const ModelOverrides& overrid
   apply_overrides(overrides, facts.config, facts.origins);
   for (RopeConfig& rope : facts.config.ropes) rope.scaling.context = facts.config.max_context;
   validate(facts.config, facts.origins, file.metadata().where(), file.metadata().wrong_value());
-
+  drop_unused(facts.config);
   require_trained(facts.config, facts.origins, overrides.untrained_context, file.metadata().where());
 
   model.warnings = file.warnings();

@@ -32,6 +32,7 @@ bool TensorNames::belongs_to_decoder(std::string_view tensor) const noexcept {
   if (layer.ends_with(kLayers))
     return tensor.starts_with(layer.substr(0, layer.size() - kLayers.size())) || found == stem(output_head);
   return found == stem(embedding) || found == stem(final_norm) || found == stem(output_head) ||
+         found == stem(text.positions) || found == stem(text.token_types) || found == stem(text.embedding_norm) ||
          found.starts_with("rope_") || found.starts_with("per_layer_");
 }
 

@@ -1,6 +1,7 @@
 // A format's tensor names, and its conventions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -32,6 +33,26 @@ enum class StackForm : std::uint8_t {
   rows,
   columns,  // transposed
   either,   // as its shape shows; if n is k, rows
+};
+
+// Of what is added to embeddings, and of what is computed behind the pooling.
+struct TextNames {
+  std::string_view positions = "";
+  std::string_view token_types = "";
+  std::string_view embedding_norm = "";
+  // A projection's name: prefix, number, suffix.
+  std::string_view projections = "dense.";
+  std::string_view of_projection = ".linear";
+  int first_projection = 0;
+  std::string_view score_dense = "";   // without suffix
+  std::string_view score_output = "";  // the same
+  // Tensors that a file may hold but that no vector needs.
+  std::array<std::string_view, 3> unused = {};
+
+  std::string projection(std::size_t i) const {
+    return std::string(projections) + std::to_string(first_projection + static_cast<int>(i)) +
+           std::string(of_projection);
+  }
 };
 
 // A layer's tensor is called `layer` + its number + "." + the name + ".weight" or ".bias". Numbers begin with
@@ -95,6 +116,7 @@ struct TensorNames {
   std::string_view shared_down = "";
 
   LinearAttentionNames linear = {};
+  TextNames text = {};
 
   float norm_offset = 0;             // added to a norm's weights
   bool rope_halves_apart = false;    // rows of q and k that rotate together are half a head apart, not adjacent

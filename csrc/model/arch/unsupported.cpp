@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -21,7 +20,7 @@ struct Unsupported {
 };
 
 constexpr std::string_view kOtherEngine = "llama.cpp runs it";
-constexpr std::string_view kNotText = "imp generates text; use a server for embeddings";
+constexpr std::string_view kOtherEncoder = "BERT and embedding models of decoders run";
 constexpr std::string_view kGiveModel = "give the file of the language model itself";
 constexpr std::string_view kGiveProjector = "give the language model, and this file as model.projector";
 constexpr std::string_view kGiveHead = "give the model, and this as speculation.head";
@@ -89,30 +88,24 @@ constexpr std::array kUnsupportedFamilies = {
     Unsupported{"clip_vision_model", "an image encoder, without a language model", kGiveModel},
     Unsupported{"siglip_vision_model", "an image encoder, without a language model", kGiveModel},
     Unsupported{"whisper", "Whisper, a speech recognition model", "imp reads text and images"},
-    Unsupported{"bert", "an embedding model (BERT)", kNotText},
-    Unsupported{"modern-bert", "an embedding model (ModernBERT)", kNotText},
-    Unsupported{"modernbert", "an embedding model (ModernBERT)", kNotText},
-    Unsupported{"nomic-bert", "an embedding model (Nomic)", kNotText},
-    Unsupported{"nomic-bert-moe", "an embedding model (Nomic)", kNotText},
-    Unsupported{"nomic_bert", "an embedding model (Nomic)", kNotText},
-    Unsupported{"neo-bert", "an embedding model (NeoBERT)", kNotText},
-    Unsupported{"jina-bert-v2", "an embedding model (Jina)", kNotText},
-    Unsupported{"jina-bert-v3", "an embedding model (Jina)", kNotText},
-    Unsupported{"xlm-roberta", "an embedding model (XLM-RoBERTa)", kNotText},
-    Unsupported{"roberta", "an embedding model (RoBERTa)", kNotText},
-    Unsupported{"eurobert", "an embedding model (EuroBERT)", kNotText},
-    Unsupported{"gemma-embedding", "an embedding model (EmbeddingGemma)", kNotText},
-    Unsupported{"t5encoder", "an encoder (T5)", kNotText},
+    Unsupported{"nomic-bert-moe", "an embedding model (Nomic)", kOtherEncoder},
+    Unsupported{"neo-bert", "an embedding model (NeoBERT)", kOtherEncoder},
+    Unsupported{"jina-bert-v2", "an embedding model (Jina)", kOtherEncoder},
+    Unsupported{"jina-bert-v3", "an embedding model (Jina)", kOtherEncoder},
+    Unsupported{"eurobert", "an embedding model (EuroBERT)", kOtherEncoder},
+    Unsupported{"t5encoder", "an encoder (T5)", kOtherEncoder},
 };
 
 // Classes of transformers by the end of their name; the first that matches counts.
 constexpr std::array kTasks = {
-    Unsupported{"ForSequenceClassification", "a classifier or reranker", "imp generates text"},
+    Unsupported{"ForSequenceClassification", "a classifier or reranker",
+                "imp runs the rerankers of encoders with one label"},
     Unsupported{"ForTokenClassification", "a classifier of tokens", "imp generates text"},
     Unsupported{"ForQuestionAnswering", "a model that marks answers in a text", "imp generates text"},
     Unsupported{"ForMaskedLM", "an encoder that fills in masked tokens", "imp generates text"},
     Unsupported{"RewardModel", "a reward model", "imp generates text"},
-    Unsupported{"Model", "an embedding model", kNotText},
+    Unsupported{"Model", "an embedding model",
+                "imp reads it from a folder with its modules.json, or with the class of the language model"},
 };
 
 [[noreturn]] void refuse_kind(const ModelFile& file, std::string_view found, const Unsupported& kind) {
@@ -137,32 +130,12 @@ void refuse_types(const ModelFile& file) {
   }
 }
 
-// Pooling turns a decoder into an embedding model or a reranker.
-void refuse_pooling(const ModelFile& file, std::string_view architecture) {
-  constexpr std::uint64_t kNone = 0, kRank = 4;
-  const std::string key = std::string(architecture) + ".pooling_type";
-  const std::uint64_t pooling = file.metadata().find_integer<std::uint64_t>(key).value_or(kNone);
-  if (pooling == kNone) return;
-  const std::string_view what = pooling == kRank ? "a classifier or reranker" : "an embedding model";
-  refuse_kind(file, key_text(key, std::to_string(pooling)), {key, what, kNotText});
-}
-
-// A checkpoint may list several classes; one that generates is enough.
-void refuse_tasks(const ModelFile& file) {
-  const MetadataValue* value = file.metadata().find("architectures");
-  const auto* classes = value ? std::get_if<StringArray>(&value->value) : nullptr;
-  if (!classes) return;
-  const Unsupported* other = nullptr;
-  std::string_view found;
-  for (std::size_t i = 0; i < classes->size(); ++i) {
-    if ((*classes)[i].ends_with("ForCausalLM") || (*classes)[i].ends_with("ForConditionalGeneration")) return;
-    for (const Unsupported& task : kTasks) {
-      if (other != nullptr || !(*classes)[i].ends_with(task.name)) continue;
-      other = &task;
-      found = (*classes)[i];
-    }
-  }
-  if (other != nullptr) refuse_kind(file, key_text("architectures", printable(found)), *other);
+// Whether a checkpoint of this class makes vectors of texts.
+bool makes_vectors(const ModelFile& file, const Architecture& architecture, std::string_view name) {
+  const bool has_modules = file.metadata().contains("modules.0.type");
+  if (!architecture.is_encoder) return has_modules && name.ends_with("Model") && !name.ends_with("RewardModel");
+  return name.ends_with("Model") || name.ends_with("ForSequenceClassification") ||
+         (has_modules && name.ends_with("ForMaskedLM"));
 }
 
 }  // namespace
@@ -175,7 +148,25 @@ void refuse_other_kinds(const ModelFile& file) {
   for (const Unsupported& family : kUnsupportedFamilies) {
     if (family.name == name) refuse_kind(file, key_text(key, name), family);
   }
-  is_hub ? refuse_tasks(file) : refuse_pooling(file, name);
+}
+
+void refuse_other_tasks(const ModelFile& file, const Architecture& architecture) {
+  const MetadataValue* value = file.metadata().find("architectures");
+  const auto* classes = value ? std::get_if<StringArray>(&value->value) : nullptr;
+  if (!classes || architecture.format != ModelFormat::hf) return;
+  const Unsupported* other = nullptr;
+  std::string_view found;
+  for (std::size_t i = 0; i < classes->size(); ++i) {
+    const std::string_view name = (*classes)[i];
+    if (name.ends_with("ForCausalLM") || name.ends_with("ForConditionalGeneration")) return;
+    if (makes_vectors(file, architecture, name)) return;
+    for (const Unsupported& task : kTasks) {
+      if (other != nullptr || !name.ends_with(task.name)) continue;
+      other = &task;
+      found = name;
+    }
+  }
+  if (other != nullptr) refuse_kind(file, key_text("architectures", printable(found)), *other);
 }
 
 }  // namespace imp

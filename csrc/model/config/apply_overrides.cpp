@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
 #include "model/config/kv_layers.h"
 
 namespace imp {
@@ -47,22 +48,30 @@ void override_scaling(const RopeScalingOverride& from, RopeConfig& rope, const O
               "rope_scaling.high_freq_factor");
 }
 
+void override_rope(const ModelOverrides& from, ModelConfig& config, const Overlay& overlay) {
+  if (config.ropes.empty()) {
+    if (!from.rope_theta && from.rope_scaling == RopeScalingOverride{}) return;
+    throw ModelError(Reason::OVERRIDE_INVALID, "override rope_theta or rope_scaling: the model rotates no positions");
+  }
+  overlay.set(from.rope_theta, config.ropes.front().theta, "rope_theta", "rope_theta");
+  override_scaling(from.rope_scaling, config.ropes.front(), overlay);
+}
+
 }  // namespace
 
 void apply_overrides(const ModelOverrides& overrides, ModelConfig& config, Origins& origins) {
   const Overlay overlay(origins);
-  RopeConfig& rope = config.ropes.front();
   overlay.set(overrides.max_context, config.max_context, "max_context", "max_context");
   if (overrides.context_limit && *overrides.context_limit < config.max_context) {
     overlay.set(overrides.context_limit, config.max_context, "max_context", "max_context");
   }
+  overlay.set(overrides.pooling, config.pooling, "pooling", "pooling");
   overlay.set(overrides.kv_types, config.kv_types, "kv_dtype", "kv_dtype");
   if (!overrides.kv_layers.empty()) {
     overlay.set(std::optional(read_kv_layers(overrides.kv_layers, config.n_kv_layers())), config.kv_ranges, "kv_layers",
                 "kv_layers");
   }
-  overlay.set(overrides.rope_theta, rope.theta, "rope_theta", "rope_theta");
-  override_scaling(overrides.rope_scaling, rope, overlay);
+  override_rope(overrides, config, overlay);
   overlay.set(overrides.eos_token_ids, config.eos_tokens, "eos_tokens", "eos_token_ids");
   config.eos_tokens = ascending(std::move(config.eos_tokens));
   if (overrides.suppress_tokens) {

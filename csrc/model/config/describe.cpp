@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "model/config/fact_text.h"
 #include "model/config/kv_layers.h"
 #include "model/config/number_text.h"
 
@@ -24,70 +25,6 @@ std::string text_of(double value) {
 std::string text_of(bool value) {
   return value ? "yes" : "no";
 }
-std::string text_of(NormPlacement value) {
-  switch (value) {
-    case NormPlacement::pre:
-      return "pre";
-    case NormPlacement::post:
-      return "post";
-    case NormPlacement::pre_and_post:
-      return "pre_and_post";
-  }
-  return "pre";
-}
-std::string text_of(QkNorm value) {
-  switch (value) {
-    case QkNorm::none:
-      return "no";
-    case QkNorm::head:
-      return "yes";
-    case QkNorm::rotated_head:
-      return "after rotation";
-    case QkNorm::width:
-      return "of all heads together";
-    case QkNorm::layer:
-      return "by LayerNorm";
-  }
-  return "no";
-}
-std::string text_of(GatedActivation value) {
-  return value == GatedActivation::silu ? "silu" : "gelu_tanh";
-}
-std::string text_of(PlainActivation value) {
-  switch (value) {
-    case PlainActivation::gelu_tanh:
-      return "gelu_tanh";
-    case PlainActivation::gelu_erf:
-      return "gelu_erf";
-    case PlainActivation::relu_squared:
-      return "relu_squared";
-    case PlainActivation::xielu:
-      return "xielu";
-  }
-  return "gelu_tanh";
-}
-std::string text_of(RopeStyle value) {
-  return value == RopeStyle::adjacent ? "adjacent" : "halves";
-}
-
-std::string text_of(RopeScalingKind value) {
-  switch (value) {
-    case RopeScalingKind::none:
-      return "none";
-    case RopeScalingKind::linear:
-      return "linear";
-    case RopeScalingKind::yarn:
-      return "yarn";
-    case RopeScalingKind::wavelength:
-      return "llama3";
-    case RopeScalingKind::longrope:
-      return "longrope";
-    case RopeScalingKind::dynamic:
-      return "dynamic";
-  }
-  return "none";
-}
-
 // "3, 5, 8"; for a long list the first ones and the total number.
 std::string text_of(const std::vector<std::int32_t>& ids) {
   constexpr std::size_t kShown = 8;
@@ -177,7 +114,23 @@ void add_sizes(Sheet& sheet, const ModelConfig& config) {
   sheet.add("max_context", config.max_context);
 }
 
+// Of encoders and of models that make vectors of texts.
+void add_text_facts(Sheet& sheet, const ModelConfig& config) {
+  const TextEmbedding& text = config.text_embedding;
+  if (config.is_two_sided) sheet.add("is_two_sided", true);
+  if (!config.has_head) sheet.add("has_head", false);
+  if (text.position_rows > 0) {
+    sheet.add("position_rows", text.position_rows);
+    sheet.add("position_offset", text.position_offset);
+  }
+  if (text.n_token_types > 0) sheet.add("n_token_types", text.n_token_types);
+  if (text.is_normed) sheet.add("embedding_norm", true);
+  if (config.is_two_sided || config.pooling != Pooling::none) sheet.add("pooling", config.pooling);
+  for (const Projection& projection : config.projections) sheet.add("projections", projection.size);
+}
+
 void add_ropes(Sheet& sheet, const ModelConfig& config) {
+  if (config.ropes.empty()) return;
   const RopeConfig& rope = config.ropes.front();
   sheet.add("rope_style", rope.style);
   sheet.add("rope_dims", rope.dims);
@@ -245,6 +198,7 @@ std::vector<Fact> describe(const ModelConfig& config, const Origins& origins) {
   Sheet sheet(origins);
   add_sizes(sheet, config);
   sheet.add("embedding_scale", config.embedding_scale);
+  add_text_facts(sheet, config);
   if (config.layer_embedding.size > 0) sheet.add("layer_embedding_size", config.layer_embedding.size);
   if (config.n_deepstack_layers > 0) sheet.add("n_deepstack_layers", config.n_deepstack_layers);
   sheet.add("tied_head", config.tied_head);

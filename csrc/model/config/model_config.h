@@ -11,11 +11,17 @@
 #include "backend/attention.h"
 #include "backend/backend.h"
 #include "backend/kv_types.h"
+#include "model/config/pooling.h"
 
 namespace imp {
 
-// What a layer normalizes: the inputs of attention and feed-forward, their outputs before they are added, or both.
-enum class NormPlacement : std::uint8_t { pre, post, pre_and_post };
+// What a layer normalizes.
+enum class NormPlacement : std::uint8_t {
+  pre,           // the inputs of attention and feed-forward
+  post,          // their outputs before they are added
+  pre_and_post,  // both
+  after_sum,     // the stream after an output is added to it
+};
 
 // The norm of the residual stream.
 enum class NormKind : std::uint8_t {
@@ -88,19 +94,21 @@ struct LayerClips {
 };
 
 struct LayerConfig {
-  int n_kv_heads = 0;            // divides n_heads
-  int head_dim = 0;              // of q, k and v alike
-  int ffn_size = 0;              // of the feed-forward that is no expert
-  int window = 0;                // sliding window: keys this far back and further are masked; 0: none
-  int ahead = 0;                 // keys after its own that a row of a medium sees within it: 0 or kAllAhead
+  int n_kv_heads = 0;  // divides n_heads
+  int head_dim = 0;    // of q, k and v alike
+  int ffn_size = 0;    // of the feed-forward that is no expert
+  int window = 0;      // sliding window: keys this far back and further are masked; 0: none
+  // Keys after its own that a row sees, or kAllAhead: a row of a medium within it, any row if the model is two-sided.
+  int ahead = 0;
   int rope = 0;                  // index into ModelConfig::ropes, or kNoRope
   int kv = 0;                    // layer of the KV cache, which later layers may share, or kNoKv
   bool shares_kv = false;        // an earlier layer writes its keys and values
   bool values_are_keys = false;  // v is the product for k, before that is normalized and rotated
   int state = -1;                // layer of the recurrent state, of linear attention, or kNoState
   bool has_experts = false;
-  float output_scale = 1;  // multiplies the residual stream after the layer
-  XieluParams xielu;       // of PlainActivation::xielu
+  bool has_attention_norm = true;  // attention reads a norm of the stream, if those of the model do
+  float output_scale = 1;          // multiplies the residual stream after the layer
+  XieluParams xielu;               // of PlainActivation::xielu
   std::optional<LayerClips> clips = {};
 };
 inline constexpr int kNoRope = -1;  // the layer does not rotate q and k
@@ -123,6 +131,26 @@ struct LayerEmbedding {
   std::int32_t cell_token = 0;  // whose row of the table cells of media have
 };
 
+// What is added to the embedding of a token.
+struct TextEmbedding {
+  int position_rows = 0;    // of the table of positions; 0: there is none
+  int position_offset = 0;  // the row of position 0
+  int n_token_types = 0;    // rows of the table of types; 0: there is none
+  bool is_normed = false;   // the sum is normalized
+};
+
+// Makes the scores of a text of its pooled row.
+struct ScoreHead {
+  bool has_dense = false;  // a product with tanh before the last one
+};
+
+// A product behind the pooling.
+struct Projection {
+  int size = 0;  // of its result
+  bool has_bias = false;
+  std::optional<PlainActivation> activation;
+};
+
 // A resolved checkpoint: file facts, the architecture's defaults, the user's overrides. Validated, then constant.
 struct ModelConfig {
   // sizes
@@ -134,30 +162,39 @@ struct ModelConfig {
   int ffn_size = 0;
   int n_kv_heads = 0;
   int head_dim = 0;
-  int vocab_size = 0;  // rows of the embedding and the head: the width of logits
+  int vocab_size = 0;  // rows of the embedding and the head
   int n_tokens = 0;    // valid token ids are less than this; further rows are padding
   int trained_context = 0;
   int max_context = 0;  // the trained context unless overridden
 
   // embedding and head
   float embedding_scale = 1;  // multiplies the embedding's rows
-  bool tied_head = false;     // the head is the embedding
+  TextEmbedding text_embedding;
+  bool has_head = true;    // it makes logits
+  bool tied_head = false;  // the head is the embedding
   LayerEmbedding layer_embedding;
   int n_deepstack_layers = 0;  // after these first layers, rows of media get a further part of their encoding
   float logit_scale = 1;       // multiplies the logits
   float logit_soft_cap = 0;    // logit soft-capping: cap · tanh(logit / cap); 0: none
+
+  // vectors of texts
+  Pooling pooling = Pooling::none;
+  std::optional<ScoreHead> score_head;
+  std::vector<Projection> projections;  // in turn
 
   // norms
   NormKind norm_kind = NormKind::rms;
   bool norm_bias = false;
   float norm_epsilon = 0;  // added inside the root of every norm
   NormPlacement norm_placement = NormPlacement::pre;
+  bool has_final_norm = true;
   QkNorm qk_norm = QkNorm::none;
   bool value_norm = false;       // each head of v is normalized, without a weight
   float residual_scale = 1;      // multiplies what attention and feed-forward add to the residual stream
   bool parallel_blocks = false;  // attention and feed-forward read the same norm of the stream
 
   // attention
+  bool is_two_sided = false;  // rows also see the rows of their text behind them
   bool qkv_bias = false;
   bool output_bias = false;      // of attention's output
   float attention_scale = 0;     // multiplies q · k
@@ -190,6 +227,22 @@ struct ModelConfig {
   int shared_ffn_size = 0;
   bool shared_is_gated = true;  // its output is multiplied by the sigmoid of its own gate
 
+  // Whether attention and feed-forward read a norm of the stream.
+  bool norms_inputs() const noexcept {
+    return norm_placement == NormPlacement::pre || norm_placement == NormPlacement::pre_and_post;
+  }
+  // The width of logits.
+  int n_logits() const noexcept { return has_head ? vocab_size : 0; }
+  PoolingFacts pooling_facts() const noexcept {
+    const int of_row = projections.empty() ? hidden_size : projections.back().size;
+    return {.pooling = pooling,
+            .width = pooling == Pooling::none   ? 0
+                     : pooling == Pooling::rank ? 1
+                                                : of_row,
+            .n_token_types = text_embedding.n_token_types > 1 ? text_embedding.n_token_types : 0,
+            .needs_whole_texts = is_two_sided || pooling == Pooling::mean,
+            .sees_all = is_two_sided};
+  }
   bool has_clips() const noexcept {
     return std::ranges::any_of(layers, [](const LayerConfig& layer) { return layer.clips.has_value(); });
   }
@@ -205,7 +258,7 @@ struct ModelConfig {
   // Of a row of an encoding: what replaces the embedding, and what is added after each layer with DeepStack.
   int media_width() const noexcept { return hidden_size * (1 + n_deepstack_layers); }
   // Whether the cells of a part of a medium see each other, so that one step has to evaluate all of them.
-  bool has_atomic_media() const noexcept { return max_of(&LayerConfig::ahead) > 0; }
+  bool has_atomic_media() const noexcept { return !is_two_sided && max_of(&LayerConfig::ahead) > 0; }
   // The token that rows of cells have, of a model whose prompts have `placeholder` there.
   std::int32_t cell_token(std::int32_t placeholder) const noexcept {
     return layer_embedding.size > 0 ? layer_embedding.cell_token : placeholder;

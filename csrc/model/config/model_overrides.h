@@ -22,6 +22,8 @@ struct RopeScalingOverride {
   std::optional<double> beta_slow;
   std::optional<double> low_freq_factor;
   std::optional<double> high_freq_factor;
+
+  bool operator==(const RopeScalingOverride&) const = default;
 };
 
 struct KvLayerOverride {
@@ -33,6 +35,7 @@ struct ModelOverrides {
   std::optional<int> max_context;
   std::optional<int> context_limit;  // shortens the context, and never lengthens it
   bool untrained_context = false;    // allows a max_context for which the model was not trained
+  std::optional<Pooling> pooling;
   std::optional<KvTypes> kv_types;
   std::vector<KvLayerOverride> kv_layers;
   std::optional<double> rope_theta;  // of the layers without a window

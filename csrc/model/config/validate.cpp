@@ -60,10 +60,18 @@ class Rules {
   }
 
   void check_ropes() const {
+    if (config_.ropes.empty()) return;
     check_rope(config_.ropes.front());
     if (config_.ropes.size() > 1) positive("windowed_rope_theta", config_.ropes[1].theta);
     for (const RopeConfig& rope : config_.ropes) check_planes(rope);
     for (const LayerConfig& layer : config_.layers) check_rotated_dims(layer);
+  }
+
+  void check_pooling() const {
+    const bool has_no_cls = config_.pooling == Pooling::cls && !config_.is_two_sided;
+    require(!has_no_cls, "pooling", "cls", "mean or last: the first row sees no other", Reason::MODEL_UNSUPPORTED);
+    require(config_.pooling != Pooling::rank || config_.score_head, "pooling", "rank",
+            "another kind: imp computes no classifier of this file", Reason::MODEL_UNSUPPORTED);
   }
 
   void check_experts() const {
@@ -210,12 +218,14 @@ class Rules {
 }  // namespace
 
 void validate(const ModelConfig& config, const Origins& origins, std::string_view where, Reason wrong_value) {
-  IMP_CHECK(!config.ropes.empty() && config.layers.size() == static_cast<std::size_t>(config.n_layers));
+  IMP_CHECK(!config.ropes.empty() || config.text_embedding.position_rows > 0);
+  IMP_CHECK(config.layers.size() == static_cast<std::size_t>(config.n_layers));
   const Rules rules(config, origins, where, wrong_value);
   rules.check_layers();
   rules.check_tables();
   rules.check_numbers();
   rules.check_ropes();
+  rules.check_pooling();
   rules.check_experts();
   rules.check_linear_attention();
   rules.check_cache();
@@ -227,7 +237,7 @@ void validate_layers(const ModelConfig& config, const Origins& origins, std::str
   const Rules rules(config, origins, where, wrong_value);
   rules.check_layers();
   rules.check_numbers();
-  if (!config.ropes.empty()) rules.check_ropes();
+  rules.check_ropes();
 }
 
 }  // namespace imp

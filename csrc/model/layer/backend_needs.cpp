@@ -21,12 +21,14 @@ std::vector<Op> special_ops(const ModelConfig& config, const ForwardLimits& limi
   add(config.residual_scale != 1 || config.logit_scale != 1 || std::ranges::any_of(config.layers, is_scaled),
       Op::scale);
   add(config.norm_kind == NormKind::layer || config.qk_norm == QkNorm::layer, Op::layer_norm);
-  add(config.plain_activation.has_value(), Op::activate);
+  const auto is_bent = [](const Projection& projection) { return projection.activation.has_value(); };
+  add(config.plain_activation || config.score_head || std::ranges::any_of(config.projections, is_bent), Op::activate);
   add(config.has_clips(), Op::clamp);
   add(config.query_scale.growth != 0, Op::scale_by_position);
   add(config.attention_sinks, Op::attend_sinks);
   add(limits.is_watched, Op::attention_mass);
-  add(limits.takes_media && config.max_of(&LayerConfig::ahead) > 0, Op::attend_ahead);
+  add((limits.takes_media || config.is_two_sided) && config.max_of(&LayerConfig::ahead) > 0, Op::attend_ahead);
+  add(config.pooling != Pooling::none, Op::mean_rows);
   add(limits.takes_media && std::ranges::any_of(config.ropes, has_planes), Op::rope_planes);
   add(config.expert_bias, Op::expert_biases);
   add(config.clamped_silu.has_value(), Op::clamped_activation);
@@ -50,7 +52,7 @@ WorkspaceNeeds workspace_needs(const ModelConfig& config, const ForwardLimits& l
   return {.max_rows = limits.max_rows,
           .max_logits_rows = limits.max_logits_rows,
           .max_sequences = std::min(limits.max_rows, limits.max_logits_rows),
-          .vocab_size = config.vocab_size,
+          .vocab_size = config.n_logits(),
           .max_context = config.max_context,
           .ops = special_ops(config, limits),
           .attention = widest_attention(config),

@@ -49,15 +49,19 @@ const Linear* LayerBody::first_product(const Layer& layer) noexcept {
 }
 
 bool LayerBody::reads_stream() const noexcept {
-  return config_.norm_placement == NormPlacement::post;
+  return !config_.norms_inputs();
 }
 
 Rows LayerBody::input() const noexcept {
   return reads_stream() ? rows_.x : rows_.normed;
 }
 
+Rows LayerBody::attention_input(const LayerConfig& layer) const noexcept {
+  return layer.has_attention_norm ? input() : rows_.x;
+}
+
 void LayerBody::normalize_for(const Layer& first) {
-  if (reads_stream()) return;
+  if (reads_stream() || !first.config.has_attention_norm) return;
   normalize(backend_, config_, rows_.x, first.weights.attention_norm, first_product(first), rows_.normed);
 }
 
@@ -73,15 +77,17 @@ void LayerBody::feed_forward(const Layer& layer) {
 }
 
 void LayerBody::finish_branch(const NormWeights& post_norm) {
-  if (config_.norm_placement != NormPlacement::pre) {
+  if (config_.norm_placement != NormPlacement::pre && !has_after_sum()) {
     normalize(backend_, config_, rows_.branch, post_norm, nullptr, rows_.branch);
   }
   if (config_.residual_scale != 1) backend_.scale(rows_.branch, config_.residual_scale);
 }
 
-void LayerBody::add_branch(float scale, const Layer* next) {
-  if (next == nullptr) return add_and_normalize(scale, nullptr, nullptr);
-  add_and_normalize(scale, &next->weights.attention_norm, first_product(*next));
+void LayerBody::add_branch(const Layer& layer, const Layer* next) {
+  if (next != nullptr && !next->config.has_attention_norm) next = nullptr;
+  const Linear* const reader = next == nullptr ? nullptr : first_product(*next);
+  if (has_after_sum()) return add_and_normalize_stream(layer.weights.post_ffn_norm, reader);
+  add_and_normalize(layer.config.output_scale, next == nullptr ? nullptr : &next->weights.attention_norm, reader);
 }
 
 // `next_norm` and `reader`: the norm and the product of the op that reads the stream next, or null.
@@ -95,8 +101,16 @@ void LayerBody::add_and_normalize(float scale, const NormWeights* next_norm, con
   if (is_read_normed) normalize(backend_, config_, rows_.x, *next_norm, reader, rows_.normed);
 }
 
+void LayerBody::add_and_normalize_stream(const NormWeights& norm, const Linear* reader) {
+  backend_.add(rows_.x, rows_.branch);
+  normalize(backend_, config_, rows_.x, norm, reader, rows_.x);
+}
+
 void LayerBody::finish_attention(const Layer& layer) {
   finish_branch(layer.weights.post_attention_norm);
+  if (has_after_sum()) {
+    return add_and_normalize_stream(layer.weights.post_attention_norm, feed_forward_.first_product(layer));
+  }
   if (config_.parallel_blocks) return backend_.add(rows_.x, rows_.branch);
   add_and_normalize(1, &layer.weights.ffn_norm, feed_forward_.first_product(layer));
 }

@@ -77,8 +77,9 @@ class LayerBody {
   void linear_attention(const Layer& layer, const Batch& batch, KvPool& pool);
   // From the stream to `branch`.
   void feed_forward(const Layer& layer);
-  // Adds `branch` to the stream, multiplies the stream by the scale, and normalizes it for the next layer, if any.
-  void add_branch(float scale, const Layer* next);
+  // Adds the layer's `branch` to the stream, multiplies the stream by the layer's scale, and normalizes it for the next
+  // layer, if any.
+  void add_branch(const Layer& layer, const Layer* next);
 
   // What attention() consists of, for bodies that do not compute it in one go.
   void project_and_append(const Layer& layer, Rows input, const Batch& batch, KvPool& pool);
@@ -96,7 +97,9 @@ class LayerBody {
   };
 
   bool reads_stream() const noexcept;  // attention and feed-forward read the stream itself, not `normed`
-  Rows input() const noexcept;         // of attention and feed-forward
+  bool has_after_sum() const noexcept { return config_.norm_placement == NormPlacement::after_sum; }
+  Rows input() const noexcept;  // of attention and feed-forward
+  Rows attention_input(const LayerConfig& layer) const noexcept;
   Norm norm(const Values& weight) const noexcept;
   static const Linear* first_product(const Layer& layer) noexcept;  // that reads the norm; null if it is clipped first
   void take_widths_of(const LayerConfig& layer);
@@ -105,6 +108,7 @@ class LayerBody {
   void watch_attention(const LayerConfig& layer, const Batch& batch, const KvPool& pool, const AttentionParams& params);
   void finish_branch(const NormWeights& post_norm);
   void add_and_normalize(float scale, const NormWeights* next_norm, const Linear* reader);
+  void add_and_normalize_stream(const NormWeights& norm, const Linear* reader);
 
   const ModelConfig& config_;
   std::span<const Rope> ropes_;

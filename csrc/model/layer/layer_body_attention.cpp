@@ -28,9 +28,9 @@ AttentionParams attention_params(const ModelConfig& config, const LayerConfig& l
 // A layer that shares keys and values has no k and v of its own.
 void LayerBody::attention(const Layer& layer, const Batch& batch, KvPool& pool) {
   if (layer.config.shares_kv) {
-    project_queries(layer, input());
+    project_queries(layer, attention_input(layer.config));
   } else {
-    project_and_append(layer, input(), batch, pool);
+    project_and_append(layer, attention_input(layer.config), batch, pool);
   }
   attend(layer, batch, pool);
   finish_attention(layer);

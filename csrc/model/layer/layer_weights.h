@@ -19,6 +19,11 @@ struct NormWeights {
   Values bias;
 };
 
+struct BiasedMatrix {
+  Matrix weight;
+  Values bias;
+};
+
 // Null if the configuration has no such weight.
 struct LayerWeights {
   NormWeights attention_norm;

@@ -130,7 +130,7 @@ void LayerSpecs::add_linear_attention() {
 void LayerSpecs::add_attention() {
   const std::int64_t hidden = config_.hidden_size;
   const std::int64_t q_width = std::int64_t{config_.n_heads} * shape_.head_dim;
-  if (config_.norm_placement != NormPlacement::post)
+  if (config_.norms_inputs() && shape_.has_attention_norm)
     specs_.stream_norm(i_, names_.attention_norm, layer_.attention_norm);
   if (shape_.state != kNoState) {
     return add_linear_attention();

@@ -91,7 +91,7 @@ void LayerSpecs::add_dense_beside_experts() {
 }
 
 void LayerSpecs::add_feed_forward() {
-  const bool has_norm = config_.norm_placement != NormPlacement::post && !config_.parallel_blocks;
+  const bool has_norm = config_.norms_inputs() && !config_.parallel_blocks;
   if (has_norm) specs_.stream_norm(i_, names_.ffn_norm, layer_.ffn_norm);
   const bool has_experts = shape_.has_experts;
   if (has_experts && config_.dense_beside_experts) add_dense_beside_experts();

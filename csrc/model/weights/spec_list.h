@@ -103,12 +103,18 @@ class SpecList {
     norm(names_.weight(i, name), config_.hidden_size, slot.weight);
     if (config_.norm_bias) add_vector(names_.bias(i, name), config_.hidden_size, slot.bias);
   }
-  void final_norm(NormWeights& slot) {
-    const std::string weight(names_.final_norm);
+  // A norm of the stream outside of the layers.
+  void norm_outside(std::string_view name, NormWeights& slot) {
+    const std::string weight(name);
     norm(weight, config_.hidden_size, slot.weight);
     if (config_.norm_bias) {
       add_vector(weight.substr(0, weight.rfind('.')) + ".bias", config_.hidden_size, slot.bias);
     }
+  }
+  // A product outside of the layers. `name` has no suffix.
+  void biased(const std::string& name, std::int64_t n, std::int64_t k, bool has_bias, BiasedMatrix& slot) {
+    matrix(name + ".weight", n, k, slot.weight);
+    if (has_bias) bias(name + ".bias", n, slot.bias);
   }
   void bias(std::string tensor, std::int64_t size, Values& slot, RowOrder order = RowOrder::file) {
     add_vector(std::move(tensor), size, slot);

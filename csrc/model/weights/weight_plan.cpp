@@ -257,7 +257,9 @@ WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const
   Claims claims(file, model);
   for (const WeightSpec& spec : specs) add(planned(spec, claims.claim(spec), registry, overrides, policy), plan);
   for (const std::string& name : spare_tensors(model.config, names)) claims.ignore(name);
-  plan.rope_factors = claim_rope_factors(file, names, model.config.ropes.front(), claims);
+  if (!model.config.ropes.empty()) {
+    plan.rope_factors = claim_rope_factors(file, names, model.config.ropes.front(), claims);
+  }
   claims.finish(plan.warnings);
   std::ranges::move(small_batch_warnings(plan.weights), std::back_inserter(plan.warnings));
   return plan;

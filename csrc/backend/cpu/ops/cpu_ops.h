@@ -190,6 +190,7 @@ struct CpuOps {
   void (*rope_halves)(float* head, const float* angles, int n_pairs);
   void (*silu)(const float* gate, const float* up, int n, float* out);
   void (*gelu_tanh)(const float* gate, const float* up, int n, float* out);
+  void (*gated_gelu_erf)(const float* gate, const float* up, int n, float* out);
   // ClampedSilu in backend.h
   void (*clamped_silu)(const float* gate, const float* up, int n, float limit, float slope, float* out);
   void (*add)(float* x, const float* y, int n);
@@ -202,6 +203,7 @@ struct CpuOps {
   void (*gelu_erf)(float* x, int n);
   void (*relu_squared)(float* x, int n);
   void (*xielu)(float* x, int n, const XieluParams& params);
+  void (*tanh)(float* x, int n);
   float (*dot)(const float* x, const float* y, int n);
   void (*soft_cap)(float* x, int n, float cap);
   void (*softmax)(float* x, int n);                               // in place

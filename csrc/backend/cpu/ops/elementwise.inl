@@ -44,11 +44,18 @@ void plain_gelu_tanh(float* x, int n) {
 }
 
 // 0.5 · x · (1 + erf(x / sqrt(2)))
+inline Lanes gelu_erf(Lanes x) {
+  const Lanes bent = broadcast(1.0F) + erf(x * broadcast(0.707106781F));
+  return broadcast(0.5F) * x * bent;
+}
+
 void gelu_erf(float* x, int n) {
+  for (int i = 0; i < n; i += kLanes) store_up_to(x + i, gelu_erf(load_up_to(x + i, n - i)), n - i);
+}
+
+void gated_gelu_erf(const float* gate, const float* up, int n, float* out) {
   for (int i = 0; i < n; i += kLanes) {
-    const Lanes from = load_up_to(x + i, n - i);
-    const Lanes bent = broadcast(1.0F) + erf(from * broadcast(0.707106781F));
-    store_up_to(x + i, broadcast(0.5F) * from * bent, n - i);
+    store_up_to(out + i, gelu_erf(load_up_to(gate + i, n - i)) * load_up_to(up + i, n - i), n - i);
   }
 }
 
@@ -58,6 +65,10 @@ void relu_squared(float* x, int n) {
     const Lanes positive = max(zero(), load_up_to(x + i, n - i));
     store_up_to(x + i, positive * positive, n - i);
   }
+}
+
+void plain_tanh(float* x, int n) {
+  for (int i = 0; i < n; i += kLanes) store_up_to(x + i, tanh(load_up_to(x + i, n - i)), n - i);
 }
 
 void xielu(float* x, int n, const XieluParams& params) {

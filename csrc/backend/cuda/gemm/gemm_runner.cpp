@@ -48,6 +48,7 @@ void for_each_reached(const GemmPlan& plan, int max_rows, const Visit& visit) {
 }
 
 GemmFusion fusion_of(GatedActivation kind) {
+  IMP_CHECK(kind != GatedActivation::gelu_erf);
   return kind == GatedActivation::silu ? GemmFusion::silu : GemmFusion::gelu_tanh;
 }
 

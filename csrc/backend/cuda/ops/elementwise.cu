@@ -82,6 +82,7 @@ LaunchShape one_thread_each(Rows rows) {
 }  // namespace
 
 void gated_activation(Stream& stream, GatedActivation kind, Rows gate, Rows up, Rows out) {
+  IMP_CHECK(kind != GatedActivation::gelu_erf);
   const auto kernel = kind == GatedActivation::silu ? gated_activation_kernel<true> : gated_activation_kernel<false>;
   out.n_rows = gate.n_rows;
   launch(stream, kernel, one_thread_each(out), gate, up, out);
