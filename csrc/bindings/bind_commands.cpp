@@ -3,6 +3,7 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -73,6 +74,36 @@ void register_media(py::module_& module) {
            py::arg("grid") = std::array{0, 0}, py::arg("is_atomic") = false);
 }
 
+using Steps = std::vector<std::tuple<std::int32_t, std::int32_t, std::int32_t>>;
+
+Marker make_marker(std::int32_t n_bytes, const Steps& steps, bool is_first) {
+  Marker marker{.n_bytes = n_bytes, .steps = {}, .is_first = is_first};
+  for (const auto& [n_before, token, n_after] : steps) marker.steps.push_back({n_before, token, n_after});
+  std::ranges::sort(marker.steps);
+  return marker;
+}
+
+void register_section(py::module_& module) {
+  py::class_<Marker>(module, "Marker",
+                     "A text that outputs spell. A step has the number of its bytes before a token, the token, and the "
+                     "number after it.")
+      .def(py::init(&make_marker), py::arg("n_bytes"), py::arg("steps"), py::kw_only(), py::arg("is_first") = false);
+  py::class_<Section, std::shared_ptr<Section>>(module, "Section", "A section of outputs, such as reasoning.")
+      .def(py::init([](Marker opening, Marker closing, std::vector<std::vector<std::int32_t>> closings, bool recurs) {
+             return std::make_shared<Section>(Section{.opening = std::move(opening),
+                                                      .closing = std::move(closing),
+                                                      .recurs = recurs,
+                                                      .closings = std::move(closings)});
+           }),
+           py::arg("opening"), py::arg("closing"), py::arg("closings"), py::kw_only(), py::arg("recurs") = false);
+  py::class_<SectionBudget>(module, "SectionBudget", "The most outputs of a section. Without a section: no bound.")
+      .def(py::init<>())
+      .def(py::init([](std::shared_ptr<Section> section, std::int32_t most, bool is_open) {
+             return SectionBudget{.section = std::move(section), .most = most, .is_open = is_open};
+           }),
+           py::arg("section"), py::arg("most"), py::kw_only(), py::arg("is_open") = false);
+}
+
 [[noreturn]] void refuse(const char* field, const std::string& word, const char* known) {
   throw FieldInvalid(std::string(field), word + ", expected one of " + known);
 }
@@ -81,6 +112,7 @@ void register_media(py::module_& module) {
 
 void register_command_parts(py::module_& module) {
   register_media(module);
+  register_section(module);
   py::class_<SamplingOptions>(module, "SamplingOptions",
                               "Sampling options with every field resolved. Has a keyword for each of sampler_fields(). "
                               "A field that is not given is off.")
@@ -108,17 +140,25 @@ void register_command_parts(py::module_& module) {
            py::arg("must_fit") = limits.must_fit, py::arg("stop_tokens").noconvert() = limits.stop_tokens,
            py::arg("eos_tokens").noconvert() = limits.eos_tokens, py::arg("ends_at_eos") = limits.ends_at_eos);
 
+  const VectorRequest whole;
+  py::class_<VectorRequest>(module, "VectorRequest",
+                            "How the vector of a text is returned: its first `dimensions`, 0: all, and then divided by "
+                            "its length.")
+      .def(py::init([](std::int32_t dimensions, bool normalized) { return VectorRequest{dimensions, normalized}; }),
+           py::kw_only(), py::arg("dimensions") = whole.dimensions, py::arg("normalized") = whole.normalized);
+
   py::class_<RunReturns>(module, "RunReturns", "What a run returns besides tokens.")
-      .def(py::init(
-               [](bool logprobs, std::int32_t n_candidates, bool logits, bool scores, std::int32_t n_score_candidates) {
-                 return RunReturns{.logprobs = logprobs,
-                                   .n_candidates = n_candidates,
-                                   .logits = logits,
-                                   .scores = scores,
-                                   .n_score_candidates = n_score_candidates};
-               }),
+      .def(py::init([](bool logprobs, std::int32_t n_candidates, bool logits, bool scores,
+                       std::int32_t n_score_candidates, std::optional<VectorRequest> vector) {
+             return RunReturns{.logprobs = logprobs,
+                               .n_candidates = n_candidates,
+                               .logits = logits,
+                               .scores = scores,
+                               .n_score_candidates = n_score_candidates,
+                               .vector = vector};
+           }),
            py::kw_only(), py::arg("logprobs") = false, py::arg("n_candidates") = 0, py::arg("logits") = false,
-           py::arg("scores") = false, py::arg("n_score_candidates") = 0);
+           py::arg("scores") = false, py::arg("n_score_candidates") = 0, py::arg("vector") = py::none());
 }
 
 std::vector<std::uint32_t> mask_of_bytes(const py::bytes& bytes) {

@@ -14,7 +14,7 @@
 
 namespace imp::bindings {
 
-// SamplingOptions, RunLimits, RunReturns, Media, MediaSpan.
+// SamplingOptions, RunLimits, VectorRequest, RunReturns, Section, SectionBudget, Media, MediaSpan.
 void register_command_parts(pybind11::module_& module);
 
 // A bit per token id, lowest bit of byte 0 first, as words; the last word is filled with zeros.
@@ -43,9 +43,10 @@ void def_run(Class& bound) {
       [](Self& self, Ticket ticket, SequenceId sequence, Tokens tokens, bool resume,
          std::optional<std::int32_t> position, std::optional<SamplingOptions> sampling,
          std::optional<std::int32_t> base, bool rebase, const RunLimits& limits, const RunReturns& returns,
-         const py::bytes& allowed, bool constrained, const std::optional<std::string>& sparse_policy,
-         std::int32_t sparse_keep, std::int32_t sparse_backbone, std::int32_t max_draft_tokens, std::uint32_t drafters,
-         Tokens forced, std::vector<SequenceId> siblings, std::string tenant, std::vector<MediaSpan> media) {
+         const SectionBudget& budget, const py::bytes& allowed, bool constrained,
+         const std::optional<std::string>& sparse_policy, std::int32_t sparse_keep, std::int32_t sparse_backbone,
+         std::int32_t max_draft_tokens, std::uint32_t drafters, Tokens forced, std::vector<SequenceId> siblings,
+         std::string tenant, std::vector<MediaSpan> media) {
         submit_unlocked(self, {RunCommand{.ticket = ticket,
                                           .sequence = sequence,
                                           .tokens = std::move(tokens),
@@ -59,6 +60,7 @@ void def_run(Class& bound) {
                                           .returns = returns,
                                           .allowed = mask_of_bytes(allowed),
                                           .constrained = constrained,
+                                          .budget = budget,
                                           .sparse = sparse_request(sparse_policy, sparse_keep, sparse_backbone),
                                           .max_draft_tokens = max_draft_tokens,
                                           .drafters = drafters,
@@ -69,12 +71,12 @@ void def_run(Class& bound) {
       py::arg("ticket"), py::arg("sequence"), py::arg("tokens").noconvert() = Tokens{}, py::kw_only(),
       py::arg("resume") = false, py::arg("position") = py::none(), py::arg("sampling") = py::none(),
       py::arg("base") = py::none(), py::arg("rebase") = false, py::arg_v("limits", RunLimits{}, "RunLimits()"),
-      py::arg_v("returns", RunReturns{}, "RunReturns()"), py::arg("allowed") = py::bytes(),
-      py::arg("constrained") = false, py::arg("sparse_policy") = py::none(), py::arg("sparse_keep") = kKeepAll,
-      py::arg("sparse_backbone") = 0, py::arg("max_draft_tokens") = 0, py::arg("drafters") = ~0U,
-      py::arg("forced").noconvert() = Tokens{}, py::arg("siblings").noconvert() = std::vector<SequenceId>{},
-      py::arg("tenant") = "", py::arg("media") = std::vector<MediaSpan>{},
-      "Evaluates tokens, or the pending one, and samples outputs.");
+      py::arg_v("returns", RunReturns{}, "RunReturns()"), py::arg_v("budget", SectionBudget{}, "SectionBudget()"),
+      py::arg("allowed") = py::bytes(), py::arg("constrained") = false, py::arg("sparse_policy") = py::none(),
+      py::arg("sparse_keep") = kKeepAll, py::arg("sparse_backbone") = 0, py::arg("max_draft_tokens") = 0,
+      py::arg("drafters") = ~0U, py::arg("forced").noconvert() = Tokens{},
+      py::arg("siblings").noconvert() = std::vector<SequenceId>{}, py::arg("tenant") = "",
+      py::arg("media") = std::vector<MediaSpan>{}, "Evaluates tokens, or the pending one, and samples outputs.");
 }
 
 template <class Class>
@@ -87,14 +89,15 @@ void def_generate(Class& bound) {
       "generate",
       [](Self& self, Ticket ticket, SequenceId sequence, Tokens tokens, const SamplingOptions& sampling,
          std::int32_t priority, std::string tenant, std::string cache_scope, bool bypass_prefix,
-         std::optional<std::int32_t> base, const RunLimits& limits, const RunReturns& returns, bool constrained,
-         const std::optional<std::string>& sparse_policy, std::int32_t sparse_keep, std::int32_t sparse_backbone,
-         std::int32_t max_draft_tokens, std::uint32_t drafters, Tokens forced, std::vector<SequenceId> siblings,
-         std::vector<MediaSpan> media) {
+         std::optional<std::int32_t> base, const RunLimits& limits, const RunReturns& returns,
+         const SectionBudget& budget, bool constrained, const std::optional<std::string>& sparse_policy,
+         std::int32_t sparse_keep, std::int32_t sparse_backbone, std::int32_t max_draft_tokens, std::uint32_t drafters,
+         Tokens forced, std::vector<SequenceId> siblings, std::vector<MediaSpan> media, std::int32_t second_text) {
         RunCommand run{.ticket = ticket,
                        .sequence = sequence,
                        .tokens = std::move(tokens),
                        .media = std::move(media),
+                       .second_text = second_text,
                        .position = {},
                        .sampling = {},
                        .base = base,
@@ -102,6 +105,7 @@ void def_generate(Class& bound) {
                        .returns = returns,
                        .allowed = {},
                        .constrained = constrained,
+                       .budget = budget,
                        .sparse = sparse_request(sparse_policy, sparse_keep, sparse_backbone),
                        .max_draft_tokens = max_draft_tokens,
                        .drafters = drafters,
@@ -121,10 +125,11 @@ void def_generate(Class& bound) {
       py::arg_v("sampling", SamplingOptions{}, "SamplingOptions()"), py::arg("priority") = 0, py::arg("tenant") = "",
       py::arg("cache_scope") = "", py::arg("bypass_prefix") = false, py::arg("base") = py::none(),
       py::arg_v("limits", RunLimits{}, "RunLimits()"), py::arg_v("returns", RunReturns{}, "RunReturns()"),
-      py::arg("constrained") = false, py::arg("sparse_policy") = py::none(), py::arg("sparse_keep") = kKeepAll,
-      py::arg("sparse_backbone") = 0, py::arg("max_draft_tokens") = 0, py::arg("drafters") = ~0U,
-      py::arg("forced").noconvert() = Tokens{}, py::arg("siblings").noconvert() = std::vector<SequenceId>{},
-      py::arg("media") = std::vector<MediaSpan>{},
+      py::arg_v("budget", SectionBudget{}, "SectionBudget()"), py::arg("constrained") = false,
+      py::arg("sparse_policy") = py::none(), py::arg("sparse_keep") = kKeepAll, py::arg("sparse_backbone") = 0,
+      py::arg("max_draft_tokens") = 0, py::arg("drafters") = ~0U, py::arg("forced").noconvert() = Tokens{},
+      py::arg("siblings").noconvert() = std::vector<SequenceId>{}, py::arg("media") = std::vector<MediaSpan>{},
+      py::arg("second_text") = -1,
       "Opens a generation and runs it. It closes when its run ends. Queues both commands or "
       "neither.");
 }

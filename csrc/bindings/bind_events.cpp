@@ -122,6 +122,7 @@ void register_events(py::module_& module) {
       .def_readonly("scores", &StartedEvent::scores)
       .def_readonly("candidates", &StartedEvent::candidates)
       .def_property_readonly("logits", [](const StartedEvent& event) { return array_of(event.logits); })
+      .def_property_readonly("vector", [](const StartedEvent& event) { return array_of(event.vector); })
       .def_property_readonly("sparse", [](const StartedEvent& event) {
         return event.sparse.is_asked ? std::optional(event.sparse) : std::nullopt;
       });

@@ -189,6 +189,7 @@ CacheTrial run_cache_trial(LoadedModel& self, const std::vector<std::int32_t>& t
                            const std::string& word) {
   const std::optional<KvTypes> types = kv_types_from(word);
   if (!types) throw FieldInvalid("kv_dtype", word + ", expected one of " + kv_type_names());
+  if (!self.model->config().has_head) throw FieldInvalid("tokens", "the model predicts none");
   const auto n_tokens = static_cast<int>(tokens.size());
   if (n_judged < 2 || n_judged > n_tokens || n_tokens > self.model->config().max_context) {
     throw FieldInvalid("n_judged", std::to_string(n_judged) + " of " + std::to_string(n_tokens) +
@@ -328,6 +329,23 @@ void register_model(py::module_& module) {
            "ModelError if the file cannot be written, or must not be written yet.")
       .def_property_readonly("vocab_size", [](const LoadedModel& self) { return self.model->config().vocab_size; })
       .def_property_readonly("n_tokens", [](const LoadedModel& self) { return self.model->config().n_tokens; })
+      .def_property_readonly(
+          "has_head", [](const LoadedModel& self) { return self.model->config().has_head; },
+          "Whether it makes logits, and so text.")
+      .def_property_readonly(
+          "pooling", [](const LoadedModel& self) { return name_of(self.model->config().pooling); },
+          "How the rows of a text become a vector: mean, cls, last, or rank for a score. none: the model makes no "
+          "vectors.")
+      .def_property_readonly(
+          "vector_width", [](const LoadedModel& self) { return self.model->config().pooling_facts().width; },
+          "Numbers of a vector. 0: the model makes none.")
+      .def_property_readonly(
+          "n_token_types", [](const LoadedModel& self) { return self.model->config().pooling_facts().n_token_types; },
+          "Types that tokens may have. 0: they have none.")
+      .def_property_readonly(
+          "needs_whole_texts",
+          [](const LoadedModel& self) { return self.model->config().pooling_facts().needs_whole_texts; },
+          "Whether one step evaluates all tokens of a text whose vector is made.")
       .def_property_readonly("max_context", [](const LoadedModel& self) { return self.model->config().max_context; })
       .def_property_readonly(
           "head",

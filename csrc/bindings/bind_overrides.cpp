@@ -36,6 +36,15 @@ KvTypes kv_types(const char* override, const std::string& word) {
   return *types;
 }
 
+Pooling pooling_of(const std::string& word) {
+  std::string all;
+  for (std::size_t i = 1; i < kPoolingNames.size(); ++i) {
+    if (word == kPoolingNames[i]) return static_cast<Pooling>(i);
+    all.append(all.empty() ? "" : ", ").append(kPoolingNames[i]);
+  }
+  refuse_word("pooling", word, all);
+}
+
 RopeScalingKind scaling_kind(const std::string& word) {
   std::string all;
   for (const auto& [known, kind] : kScalingWords) {
@@ -75,6 +84,15 @@ void register_overrides(py::module_& module) {
       .def_readwrite("max_context", &ModelOverrides::max_context)
       .def_readwrite("context_limit", &ModelOverrides::context_limit)
       .def_readwrite("untrained_context", &ModelOverrides::untrained_context)
+      .def_property(
+          "pooling",
+          [](const ModelOverrides& self) {
+            return self.pooling ? std::optional(name_of(*self.pooling)) : std::nullopt;
+          },
+          [](ModelOverrides& self, const std::optional<std::string>& word) {
+            self.pooling = word ? std::optional(pooling_of(*word)) : std::nullopt;
+          },
+          "How the rows of a text become a vector, of a file that does not say it: mean, cls, last or rank.")
       .def_property(
           "kv_dtype",
           [](const ModelOverrides& self) {

@@ -6,7 +6,7 @@ import numpy
 import numpy.typing
 import os
 import typing
-__all__: list[str] = ['CacheTrial', 'Candidate', 'DeviceError', 'DoneEvent', 'DraftCounts', 'DraftedEvent', 'DurationHistogram', 'Engine', 'EngineField', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'KvType', 'LIMITS', 'Limits', 'ListedMerges', 'LoadOptions', 'Media', 'MediaSpan', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplerField', 'SamplingOptions', 'ScoredMerges', 'SparseReport', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'drafters', 'dtypes', 'engine_fields', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'kv_types', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'piece_bytes', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'reasons', 'sampler_fields', 'time_kernel']
+__all__: list[str] = ['CacheTrial', 'Candidate', 'DeviceError', 'DoneEvent', 'DraftCounts', 'DraftedEvent', 'DurationHistogram', 'Engine', 'EngineField', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'KvType', 'LIMITS', 'Limits', 'ListedMerges', 'LoadOptions', 'Marker', 'Media', 'MediaSpan', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplerField', 'SamplingOptions', 'ScoredMerges', 'Section', 'SectionBudget', 'SparseReport', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'VectorRequest', 'drafters', 'dtypes', 'engine_fields', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'kv_types', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'piece_bytes', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'reasons', 'sampler_fields', 'time_kernel']
 class Error(Exception):
     reason: str
     message: str
@@ -360,6 +360,14 @@ class ModelOverrides:
     def max_context(self, arg0: typing.SupportsInt | typing.SupportsIndex | None) -> None:
         ...
     @property
+    def pooling(self) -> str | None:
+        """
+        How the rows of a text become a vector, of a file that does not say it: mean, cls, last or rank.
+        """
+    @pooling.setter
+    def pooling(self, arg1: str | None) -> None:
+        ...
+    @property
     def rope_theta(self) -> float | None:
         ...
     @rope_theta.setter
@@ -576,6 +584,11 @@ class Model:
     def facts(self) -> list[typing.Any]:
         ...
     @property
+    def has_head(self) -> bool:
+        """
+        Whether it makes logits, and so text.
+        """
+    @property
     def head(self) -> str | None:
         """
         The kind of the draft head: nextn, eagle3 or assistant. None: there is none.
@@ -618,12 +631,27 @@ class Model:
     def n_threads(self) -> int:
         ...
     @property
+    def n_token_types(self) -> int:
+        """
+        Types that tokens may have. 0: they have none.
+        """
+    @property
     def n_tokens(self) -> int:
         ...
+    @property
+    def needs_whole_texts(self) -> bool:
+        """
+        Whether one step evaluates all tokens of a text whose vector is made.
+        """
     @property
     def packed(self) -> typing.Any:
         """
         The cache of packed weights: the `path` of its file (None if the device supports no cache), whether it `was_read`, and `why` not. None without a cache.
+        """
+    @property
+    def pooling(self) -> str:
+        """
+        How the rows of a text become a vector: mean, cls, last, or rank for a score. none: the model makes no vectors.
         """
     @property
     def scratch_bytes(self) -> int:
@@ -636,6 +664,11 @@ class Model:
     @property
     def tied_head(self) -> bool:
         ...
+    @property
+    def vector_width(self) -> int:
+        """
+        Numbers of a vector. 0: the model makes none.
+        """
     @property
     def vision(self) -> typing.Any:
         """
@@ -669,6 +702,28 @@ class MediaSpan:
     """
     def __init__(self, media: Media, part: typing.SupportsInt | typing.SupportsIndex, first: typing.SupportsInt | typing.SupportsIndex, *, n_positions: typing.SupportsInt | typing.SupportsIndex | None = None, grid: typing.Annotated[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], "FixedSize(2)"] = [0, 0], is_atomic: bool = False) -> None:
         ...
+class Marker:
+    """
+    A text that outputs spell. A step has the number of its bytes before a token, the token, and the number after it.
+    """
+    def __init__(self, n_bytes: typing.SupportsInt | typing.SupportsIndex, steps: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]], *, is_first: bool = False) -> None:
+        ...
+class Section:
+    """
+    A section of outputs, such as reasoning.
+    """
+    def __init__(self, opening: Marker, closing: Marker, closings: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]], *, recurs: bool = False) -> None:
+        ...
+class SectionBudget:
+    """
+    The most outputs of a section. Without a section: no bound.
+    """
+    @typing.overload
+    def __init__(self) -> None:
+        ...
+    @typing.overload
+    def __init__(self, section: Section, most: typing.SupportsInt | typing.SupportsIndex, *, is_open: bool = False) -> None:
+        ...
 class SamplingOptions:
     """
     Sampling options with every field resolved. Has a keyword for each of sampler_fields(). A field that is not given is off.
@@ -681,11 +736,17 @@ class RunLimits:
     """
     def __init__(self, *, max_outputs: typing.SupportsInt | typing.SupportsIndex = 1, min_outputs: typing.SupportsInt | typing.SupportsIndex = 0, must_fit: bool = False, stop_tokens: list[int] = [], eos_tokens: list[int] = [], ends_at_eos: bool = True) -> None:
         ...
+class VectorRequest:
+    """
+    How the vector of a text is returned: its first `dimensions`, 0: all, and then divided by its length.
+    """
+    def __init__(self, *, dimensions: typing.SupportsInt | typing.SupportsIndex = 0, normalized: bool = True) -> None:
+        ...
 class RunReturns:
     """
     What a run returns besides tokens.
     """
-    def __init__(self, *, logprobs: bool = False, n_candidates: typing.SupportsInt | typing.SupportsIndex = 0, logits: bool = False, scores: bool = False, n_score_candidates: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+    def __init__(self, *, logprobs: bool = False, n_candidates: typing.SupportsInt | typing.SupportsIndex = 0, logits: bool = False, scores: bool = False, n_score_candidates: typing.SupportsInt | typing.SupportsIndex = 0, vector: VectorRequest | None = None) -> None:
         ...
 class Candidate:
     """
@@ -790,6 +851,9 @@ class StartedEvent:
         ...
     @property
     def ticket(self) -> int:
+        ...
+    @property
+    def vector(self) -> numpy.typing.NDArray[numpy.float32]:
         ...
 class TokenEvent:
     """
@@ -1378,7 +1442,7 @@ class Engine:
         """
         Opens a session that shares the KV blocks of another.
         """
-    def generate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int], *, sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False, base: typing.SupportsInt | typing.SupportsIndex | None = None, limits: RunLimits = ..., returns: RunReturns = ..., constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, sparse_backbone: typing.SupportsInt | typing.SupportsIndex = 0, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = [], media: collections.abc.Sequence[MediaSpan] = []) -> None:
+    def generate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int], *, sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False, base: typing.SupportsInt | typing.SupportsIndex | None = None, limits: RunLimits = ..., returns: RunReturns = ..., budget: SectionBudget = ..., constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, sparse_backbone: typing.SupportsInt | typing.SupportsIndex = 0, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = [], media: collections.abc.Sequence[MediaSpan] = [], second_text: typing.SupportsInt | typing.SupportsIndex = -1) -> None:
         """
         Opens a generation and runs it. It closes when its run ends. Queues both commands or neither.
         """
@@ -1410,7 +1474,7 @@ class Engine:
         """
         Ends a hold.
         """
-    def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, sparse_backbone: typing.SupportsInt | typing.SupportsIndex = 0, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = [], tenant: str = '', media: collections.abc.Sequence[MediaSpan] = []) -> None:
+    def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., budget: SectionBudget = ..., allowed: bytes = b'', constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, sparse_backbone: typing.SupportsInt | typing.SupportsIndex = 0, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = [], tenant: str = '', media: collections.abc.Sequence[MediaSpan] = []) -> None:
         """
         Evaluates tokens, or the pending one, and samples outputs.
         """

@@ -9,6 +9,7 @@
 
 #include "engine/data/media_span.h"
 #include "engine/data/sampling_options.h"
+#include "engine/data/section.h"
 #include "engine/data/sparse_request.h"
 
 namespace imp {
@@ -42,12 +43,19 @@ struct RunLimits {
   bool ends_at_eos = true;                // eos ends the run; a step of a session only flags it
 };
 
+// How the vector of a text is returned.
+struct VectorRequest {
+  std::int32_t dimensions = 0;  // the first ones; 0: all
+  bool normalized = true;       // to length 1, after the cut
+};
+
 struct RunReturns {
   bool logprobs = false;
   std::int32_t n_candidates = 0;
   bool logits = false;  // the row of each output; the last row if nothing is drawn
   bool scores = false;  // score each evaluated token
   std::int32_t n_score_candidates = 0;
+  std::optional<VectorRequest> vector = {};  // of the text, of a generation that draws nothing
 };
 
 // Evaluates tokens (or the pending one) and samples outputs. A session's step is a run of one output, a generation a
@@ -57,6 +65,7 @@ struct RunCommand {
   SequenceId sequence = 0;
   std::vector<std::int32_t> tokens;         // empty: the pending token
   std::vector<MediaSpan> media;             // in `tokens`, which have the placeholder in their cells
+  std::int32_t second_text = -1;            // tokens from this index on have type 1; -1: none has
   bool resume = false;                      // no tokens given and none pending: draw again at the last held position
   std::optional<std::int32_t> position;     // optimistic lock: the expected number of tokens held
   std::optional<SamplingOptions> sampling;  // replaces the sampler: output index 0 is the next draw
@@ -67,6 +76,7 @@ struct RunCommand {
   RunReturns returns;
   std::vector<std::uint32_t> allowed;  // for the first output: a bit per token id; empty: all
   bool constrained = false;            // no output is drawn before its MaskCommand
+  SectionBudget budget;                // most outputs of a section, such as reasoning
   SparseRequest sparse;                // whether only a part of the prompt is evaluated; not of sessions
   std::int32_t max_draft_tokens = 0;   // most guesses that a step verifies; 0: no speculative decoding
   std::uint32_t drafters = ~0U;        // those that may guess: a bit for each, in the engine's order

@@ -45,6 +45,7 @@ struct StartedEvent {
   TokenScores scores;
   std::vector<Candidate> candidates;  // at the last position, and
   std::vector<float> logits;          // its logits, if requested and nothing is drawn
+  std::vector<float> vector = {};     // of the text, if requested
   SparseReport sparse;
 };
 

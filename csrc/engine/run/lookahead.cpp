@@ -10,12 +10,12 @@
 namespace imp {
 namespace {
 
-// Whether the device can draw the next token without the host: there is no mask, penalty, forced output, sibling or
-// list of positions.
+// Whether the device can draw the next token without the host: there is no mask, penalty, output in place of a drawn
+// one, sibling or list of positions.
 bool draws_on_device(const Sequence& sequence) noexcept {
   const Run& run = *sequence.run;
-  return run.started && run.siblings.empty() && !run.constrained && run.forced.empty() && !sequence.sparse &&
-         !has_penalties(sequence.params);
+  return run.started && run.siblings.empty() && !run.constrained && run.forced.empty() && !run.section.is_on() &&
+         !sequence.sparse && !has_penalties(sequence.params);
 }
 
 // The run ends with the token that it draws now, whatever the token is.

@@ -13,11 +13,21 @@
 namespace imp {
 namespace {
 
+// A model without a head draws nothing, so nothing is guessed, and a vector is of the whole text.
+EngineOptions usable(EngineOptions options, const ForwardPass& forward) {
+  if (forward.vocab_size() > 0) return options;
+  options.drafters.clear();
+  options.suppressed_tokens.clear();
+  options.sparse_prefill = false;
+  return options;
+}
+
 KvBlocksOptions block_options(const EngineOptions& options, const ForwardPass& forward) {
   const int max_cached = std::min(options.n_blocks, options.max_cached_blocks);
   return {.n_blocks = options.n_blocks,
           .block_tokens = forward.kv_geometry(options.n_blocks, options.n_state_slots).block_tokens,
-          .prefix_cache = options.prefix_cache,
+          // Rows that see what follows them are of one text alone.
+          .prefix_cache = options.prefix_cache && !forward.pooling().sees_all,
           .max_cached = options.max_cached_blocks,
           .max_per_tenant = std::max(1, static_cast<int>(options.tenant_share * max_cached)),
           .n_state_slots = options.n_state_slots};
@@ -36,10 +46,11 @@ ResourceExhausted kv_full(const Refusal& refusal) {
 Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options, const HashSecret& secret,
            AdmissionControl& admission, Clock clock, Drafters drafters, std::unique_ptr<PromptScorer> scorer,
            MediaEncoder* encoder)
-    : options_(options),
+    : options_(usable(options, forward)),
       clock_(std::move(clock)),
       state_{.options = options_,
              .admission = admission,
+             .pooling = forward.pooling(),
              .blocks = KvBlocks(block_options(options, forward), keyed_block_hash(secret)),
              .scheduler = Scheduler(options, forward.limits().max_logits_rows, state_.blocks,
                                     encoder ? encoder->facts().max_atomic_cells : 0),
@@ -56,8 +67,8 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
                 {.max_rows = forward.limits().max_rows,
                  .max_logits_rows = forward.limits().max_logits_rows,
                  .max_running = options.max_running},
-                options.suppressed_tokens.empty() ? TokenMask{}
-                                                  : mask_without(options.suppressed_tokens, forward.vocab_size()),
+                options_.suppressed_tokens.empty() ? TokenMask{}
+                                                   : mask_without(options_.suppressed_tokens, forward.vocab_size()),
                 clock_, &media_),
       recorder_(backend),
       lookahead_(2 * static_cast<std::size_t>(options.max_running)) {
@@ -122,6 +133,7 @@ bool Loop::iterate() {
   if (thrown) return true;
   speculation_.learn(step, step_ns);
   sparse_.learn(step, step_ns);
+  media_.learn(step, step_ns);
   return true;
 }
 

@@ -56,6 +56,7 @@ std::shared_ptr<DraftSteps> draft_steps(LoadedModel& model, const EngineOptions&
 
 DraftUses make_drafters(LoadedModel& model, const EngineOptions& options, Clock clock, const MediaFacts* media) {
   DraftUses uses;
+  if (model.decoder->vocab_size() == 0) return uses;  // it draws nothing
   const auto is_wanted = [&](std::string_view name) {
     return std::ranges::find(options.drafters, name) != options.drafters.end();
   };

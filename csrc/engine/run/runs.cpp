@@ -38,6 +38,8 @@ void take_fields(RunCommand& command, Run& run) {
   run.max_draft_tokens = command.max_draft_tokens;
   run.drafters = command.drafters;
   run.forced = std::move(command.forced);
+  run.second_text = command.second_text;
+  run.section = SectionProgress(command.budget);
   run.sparse_request = command.sparse;
 }
 
@@ -119,6 +121,9 @@ void Runs::check(const RunCommand& command, const Sequence& sequence) const {
   if (command.sparse.policy != SparsePolicy::dense && sequence.kind == SequenceKind::session) {
     throw FieldInvalid("sparse_prefill", "a session keeps every token for its later turns");
   }
+  if (command.returns.vector && sequence.kind == SequenceKind::session) {
+    throw FieldInvalid("vector", "a session makes no vector of its text");
+  }
   if (!command.siblings.empty() && (sequence.kind != SequenceKind::generation || !sequence.tokens.empty())) {
     throw FieldInvalid("num_sequences", "a session has one sequence");
   }
@@ -140,6 +145,7 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   run.before = {.held = sequence.held, .pending = sequence.pending(), .base = sequence.base, .sampler = {}};
   run.taken_ns = taken_ns;
   take_fields(command, run);
+  run.is_whole = run.returns.vector && state_.pooling.needs_whole_texts;
   run.may_ask = run.constrained && run.max_draft_tokens > 0 && speculation_.is_on();
   reserve_memory(sequence, command.tokens.size());
   if (!command.tokens.empty()) add_tokens(command, sequence);

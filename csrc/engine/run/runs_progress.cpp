@@ -24,7 +24,8 @@ StateError no_candidate(const Sequence& sequence) {
 
 InternalError non_finite(const Sequence& sequence) {
   const std::string position = std::to_string(sequence.place_of(sequence.held));
-  return {Reason::NON_FINITE, "the logits at position " + position + " are not finite", {{"position", position}}};
+  const std::string what = sequence.run->returns.vector ? "vector of the text that ends at" : "logits at";
+  return {Reason::NON_FINITE, "the " + what + " position " + position + " is not finite", {{"position", position}}};
 }
 
 }  // namespace
@@ -159,6 +160,7 @@ void Runs::start(Sequence& sequence, Draw& draw) {
                      .scores = std::move(run.scores),
                      .candidates = {},
                      .logits = {},
+                     .vector = std::move(draw.vector),
                      .sparse = run.sparse_report};
   if (!draw.is_drawn()) {
     event.candidates = std::move(draw.candidates);

@@ -31,6 +31,21 @@ void check_media(const EngineOptions& options, const ForwardPass& forward, const
           "at least the rows of the largest part of an image, " + std::to_string(media.max_rows));
 }
 
+// A model without a head draws nothing, and does not tell how many tokens there are.
+void check_tokens(const EngineOptions& options, int vocab_size) {
+  const bool has_head = vocab_size > 0;
+  require(has_head ? options.n_tokens >= 0 && options.n_tokens <= vocab_size : options.n_tokens > 0, "n_tokens",
+          options.n_tokens,
+          has_head ? "at most the model's rows, " + std::to_string(vocab_size) : "at least 1: the model has no head");
+  if (!std::ranges::is_sorted(options.control_tokens)) {
+    throw FieldInvalid("control_tokens", "not sorted, expected ascending ids");
+  }
+  for (const std::int32_t token : options.suppressed_tokens) {
+    require(!has_head || (token >= 0 && token < vocab_size), "suppressed_tokens", token,
+            "a token id below " + std::to_string(vocab_size));
+  }
+}
+
 }  // namespace
 
 void validate(const EngineOptions& options, const ForwardPass& forward, const MediaEncoder* encoder) {
@@ -46,8 +61,7 @@ void validate(const EngineOptions& options, const ForwardPass& forward, const Me
   const bool has_state = geometry.state.n_layers > 0;
   require(has_state ? options.n_state_slots >= 2 : options.n_state_slots == 0, "n_state_slots", options.n_state_slots,
           has_state ? "at least 2: a step reads one and writes another" : "0: the model has no recurrent state");
-  require(options.n_tokens >= 0 && options.n_tokens <= forward.vocab_size(), "n_tokens", options.n_tokens,
-          "at most the model's rows, " + std::to_string(forward.vocab_size()));
+  check_tokens(options, forward.vocab_size());
   require(options.step_tokens >= options.max_running, "step_tokens", options.step_tokens,
           "at least max_running, " + std::to_string(options.max_running));
   require(limits.max_rows >= options.step_tokens, "step_tokens", options.step_tokens,
@@ -56,13 +70,6 @@ void validate(const EngineOptions& options, const ForwardPass& forward, const Me
           "at most the model's max_logits_rows, " + std::to_string(limits.max_logits_rows));
   require(options.max_queued_events > 0, "max_queued_events", options.max_queued_events, "at least 1");
   require(options.max_cached_blocks >= 0, "max_cached_blocks", options.max_cached_blocks, "at least 0");
-  if (!std::ranges::is_sorted(options.control_tokens)) {
-    throw FieldInvalid("control_tokens", "not sorted, expected ascending ids");
-  }
-  for (const std::int32_t token : options.suppressed_tokens) {
-    require(token >= 0 && token < forward.vocab_size(), "suppressed_tokens", token,
-            "a token id below " + std::to_string(forward.vocab_size()));
-  }
 }
 
 AdmissionFacts admission_facts(const EngineOptions& options, const ForwardPass& forward, const MediaEncoder* encoder,
@@ -70,6 +77,7 @@ AdmissionFacts admission_facts(const EngineOptions& options, const ForwardPass& 
   return {.vocab_size = forward.vocab_size(),
           .block_tokens = forward.kv_geometry(options.n_blocks, options.n_state_slots).block_tokens,
           .secret = secret,
+          .pooling = forward.pooling(),
           .media = encoder != nullptr ? std::optional(encoder->facts()) : std::nullopt};
 }
 

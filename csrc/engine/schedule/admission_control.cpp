@@ -9,31 +9,10 @@
 #include "engine/data/limits.h"
 #include "engine/data/token_mask.h"
 #include "engine/kv/kv_blocks.h"
+#include "engine/schedule/field_checks.h"
+#include "engine/schedule/vector_checks.h"
 
 namespace imp {
-namespace {
-
-[[noreturn]] void refuse(const std::string& field, const std::string& found, const std::string& expected) {
-  throw FieldInvalid(field, found + ", expected " + expected);
-}
-
-void check_at_least(const std::string& field, std::int64_t value, std::int64_t least) {
-  if (value < least) refuse(field, std::to_string(value), "at least " + std::to_string(least));
-}
-
-void check_range(const std::string& field, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value < least || value > most) {
-    refuse(field, std::to_string(value), std::to_string(least) + " to " + std::to_string(most));
-  }
-}
-
-void check_bytes(const std::string& field, const std::string& value, int most) {
-  if (std::cmp_greater(value.size(), most)) {
-    refuse(field, std::to_string(value.size()) + " bytes", "at most " + std::to_string(most));
-  }
-}
-
-}  // namespace
 
 void require_context(std::int64_t n_tokens, const RunLimits& limits, int max_context) {
   // The last output is not evaluated, so it needs no position.
@@ -115,6 +94,9 @@ void AdmissionControl::count(const Command& command, int sign) {
 }
 
 void AdmissionControl::check(const OpenCommand& command) const {
+  if (facts_.vocab_size == 0 && command.kind == SequenceKind::session) {
+    refuse("kind", "session", "generation: the model makes no logits");
+  }
   validate(command.sampling, n_tokens_);
   check_range("priority", command.priority, -kLimits.priority, kLimits.priority);
   check_bytes("tenant", command.tenant, kLimits.tenant_bytes);
@@ -124,7 +106,9 @@ void AdmissionControl::check(const OpenCommand& command) const {
 void AdmissionControl::check(const RunCommand& command) const {
   check_tokens("tokens", command.tokens);
   check_media(command);
+  check_vector(command, facts_.pooling, facts_.vocab_size);
   check_tokens("forced", command.forced);
+  validate(command.budget, n_tokens_);
   check_bytes("tenant", command.tenant, kLimits.tenant_bytes);
   if (command.resume && !command.tokens.empty()) refuse("resume", "set together with tokens", "one of the two");
   if (command.position) check_at_least("position", *command.position, 0);
@@ -204,7 +188,9 @@ void AdmissionControl::check_returns(const RunReturns& returns) const {
 
 void AdmissionControl::check_context(const RunCommand& command) const {
   const auto n_tokens = static_cast<std::int64_t>(command.tokens.size());
-  require_context(n_tokens, command.limits, options_.max_context);
+  const bool is_whole = command.returns.vector && facts_.pooling.needs_whole_texts;
+  const int most = is_whole ? std::min(options_.max_context, options_.step_tokens) : options_.max_context;
+  require_context(n_tokens, command.limits, most);
 }
 
 // A single sequence always fits after some wait, since the pool holds a whole context. Several siblings may never fit.
@@ -247,8 +233,12 @@ void AdmissionControl::check_media(const RunCommand& command) const {
 
 void AdmissionControl::check_span(const std::string& field, const MediaSpan& span, int least,
                                   std::span<const std::int32_t> tokens) const {
-  const int most_cells = span.is_atomic ? facts_.media->max_atomic_cells : facts_.media->max_rows;
-  check_range(field + ".n_cells", span.n_cells, 1, most_cells);
+  const bool is_atomic = facts_.media->max_atomic_cells > 0;
+  if (span.is_atomic != is_atomic) {
+    refuse(field + ".is_atomic", span.is_atomic ? "true" : "false",
+           is_atomic ? "true, as the model reads them" : "false, as the model reads them");
+  }
+  check_range(field + ".n_cells", span.n_cells, 1, is_atomic ? facts_.media->max_atomic_cells : facts_.media->max_rows);
   const int n_rows = span.media->parts[static_cast<std::size_t>(span.part)].n_rows;
   if (span.n_cells != n_rows) {
     refuse(field + ".n_cells", std::to_string(span.n_cells), "the rows of the part, " + std::to_string(n_rows));

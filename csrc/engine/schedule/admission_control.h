@@ -11,6 +11,7 @@
 #include "engine/data/engine_options.h"
 #include "engine/kv/block_hash.h"
 #include "engine/schedule/queue_places.h"
+#include "model/forward_pass.h"
 
 namespace imp {
 
@@ -23,9 +24,10 @@ struct AcceptedCommand {
 
 // What the checks need to know of the model and the pool.
 struct AdmissionFacts {
-  int vocab_size = 0;  // number of bits in a mask
+  int vocab_size = 0;  // number of bits in a mask; 0: the model makes no logits
   int block_tokens = 0;
   HashSecret secret;
+  PoolingFacts pooling = {};
   std::optional<MediaFacts> media = {};  // of the model's encoder
 };
 

@@ -16,12 +16,14 @@
 #include "engine/schedule/admission_control.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/sequence/sequence.h"
+#include "model/forward_pass.h"
 
 namespace imp {
 
 struct EngineState {
   const EngineOptions& options;
   AdmissionControl& admission;
+  PoolingFacts pooling;
   KvBlocks blocks;
   Scheduler scheduler;
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences;

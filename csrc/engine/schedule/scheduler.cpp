@@ -39,9 +39,15 @@ ScoredRows scored_rows(const Sequence& sequence, int n_rows, int most_logits_row
   return found;
 }
 
-// The last row is sampled from. It waits for its mask and for a logits row.
+// The last row is sampled from, unless the run wants a vector. It waits for its mask and for a logits row.
 bool last_row_waits(const Run& run, int n_logits_rows) {
-  return !run.may_draw() || n_logits_rows == 0;
+  return !run.returns.vector && (!run.may_draw() || n_logits_rows == 0);
+}
+
+int n_logits_rows_of(const Sequence& sequence, int n_rows) {
+  const Run& run = *sequence.run;
+  if (wants_all_logits(run)) return scored_rows(sequence, n_rows, n_rows).n_logits_rows;
+  return n_rows == sequence.n_left() && !run.returns.vector ? 1 : 0;
 }
 
 }  // namespace
@@ -94,7 +100,7 @@ void Scheduler::remove(Sequence& sequence) {
   Scheduling& scheduling = sequence.scheduling;
   if (scheduling.phase == RunPhase::none) return;
   if (scheduling.phase == RunPhase::running) {
-    std::erase(running_, &sequence);
+    leave_running(sequence);
     tenants_.count_running(*scheduling.tenant, -1);
   } else {
     std::erase(waiting_, &sequence);
@@ -127,11 +133,13 @@ void Scheduler::next_step(std::int64_t now_ns, StepPlan& plan) {
   ++n_steps_;
   Budget budget{options_.step_tokens, max_logits_rows_, options_.max_running};
   limit_sequences(budget, plan);
-  while (choose_decodes(now_ns, budget.sequences) != nullptr) {
+  const int n_kept = keep_rows(budget);
+  while (choose_decodes(now_ns, std::min(budget.sequences, budget.rows)) != nullptr) {
     plan_decodes(budget, plan);
     if (!plan.rows.empty()) return;  // else its sequences find no block
   }
   plan_decodes(budget, plan);
+  if (n_kept > 0) give_rows(n_kept, budget);
   limit_prefill_rows(budget, plan);
   plan_prefills(now_ns, budget, plan);
   admit(now_ns, budget, plan);
@@ -224,8 +232,10 @@ void Scheduler::plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& pla
       prefills_.push_back(sequence);
   }
   while (!prefills_.empty() && budget.rows > 0) {
-    const auto best = std::ranges::min_element(
-        prefills_, [&](const Sequence* a, const Sequence* b) { return goes_before(*a, *b, now_ns); });
+    const auto best = std::ranges::min_element(prefills_, [&](const Sequence* a, const Sequence* b) {
+      const bool is_first = a == passed_over_ || b == passed_over_;
+      return is_first ? a == passed_over_ : goes_before(*a, *b, now_ns);
+    });
     plan_rows(**best, budget, plan);
     prefills_.erase(best);
   }
@@ -233,25 +243,58 @@ void Scheduler::plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& pla
 
 // Plans as many of the sequence's tokens as the budget allows, perhaps none.
 void Scheduler::plan_rows(Sequence& sequence, Budget& budget, StepPlan& plan) {
-  const Run& run = *sequence.run;
   if (budget.sequences == 0) return;
-  int n_rows = std::min({sequence.n_evaluable(), options_.prefill_chunk, budget.rows});
-  if (wants_all_logits(run)) n_rows = scored_rows(sequence, n_rows, budget.logits_rows).n_rows;
-  if (n_rows == sequence.n_left() && last_row_waits(run, budget.logits_rows)) --n_rows;
-  if (n_rows > 0) n_rows = uncut(sequence, n_rows, budget, plan);
+  const int n_rows = sequence.run->is_whole ? whole_text(sequence, budget, plan) : chunk_of(sequence, budget, plan);
   if (n_rows <= 0) return;
   const bool last = n_rows == sequence.n_left();
   plan.rows.push_back({&sequence, n_rows, last});
   (sequence.n_left() == 1 ? plan.n_decode_rows : plan.n_prefill_rows) += n_rows;
   budget.rows -= n_rows;
   budget.sequences -= 1;
-  const int n_logits_rows =
-      wants_all_logits(run) ? scored_rows(sequence, n_rows, n_rows).n_logits_rows : (last ? 1 : 0);
+  const int n_logits_rows = n_logits_rows_of(sequence, n_rows);
   budget.logits_rows -= n_logits_rows;
   plan.n_logits_rows += n_logits_rows;
   if (!sequence.scheduling.is_chosen) sequence.scheduling.turn = next_turn_++;
   charge(sequence, n_rows);
   own_steps_.add_rows(*sequence.scheduling.tenant, n_rows, sequence.n_left() == 1);
+}
+
+int Scheduler::chunk_of(const Sequence& sequence, Budget& budget, const StepPlan& plan) const noexcept {
+  const Run& run = *sequence.run;
+  int n_rows = std::min({sequence.n_evaluable(), options_.prefill_chunk, budget.rows});
+  if (wants_all_logits(run)) n_rows = scored_rows(sequence, n_rows, budget.logits_rows).n_rows;
+  if (n_rows == sequence.n_left() && last_row_waits(run, budget.logits_rows)) --n_rows;
+  return n_rows > 0 ? uncut(sequence, n_rows, budget, plan) : n_rows;
+}
+
+// All rows of a text that must not be cut, or none. They may exceed what decode rows leave to prompts, once in a step.
+// The first text that finds no room in a step has it in the next one.
+int Scheduler::whole_text(Sequence& sequence, Budget& budget, const StepPlan& plan) noexcept {
+  const int n_rows = sequence.n_left();
+  const bool fits = n_rows <= budget.rows;
+  const bool may_exceed = budget.may_exceed && plan.n_rows() + n_rows <= options_.step_tokens;
+  if (fits || may_exceed) {
+    if (!fits) budget.may_exceed = false;
+    if (passed_over_ == &sequence) passed_over_ = nullptr;
+    return n_rows;
+  }
+  if (passed_over_ == nullptr && n_rows > 1) passed_over_ = &sequence;
+  return 0;
+}
+
+// Takes the rows of the text that was passed over out of the budget. Returns their number.
+int Scheduler::keep_rows(Budget& budget) noexcept {
+  if (passed_over_ != nullptr && passed_over_->run->paused()) passed_over_ = nullptr;
+  if (passed_over_ == nullptr || budget.sequences == 0) return 0;
+  const int n_rows = passed_over_->n_left();
+  budget.rows -= n_rows;
+  --budget.sequences;
+  return n_rows;
+}
+
+void Scheduler::give_rows(int n_rows, Budget& budget) noexcept {
+  budget.rows += n_rows;
+  ++budget.sequences;
 }
 
 // An atomic span is evaluated as a whole: n_rows ends before it, or behind it. Then the rows may exceed the budget,
@@ -298,6 +341,11 @@ Sequence* Scheduler::victim() const noexcept {
   return oldest == running_.end() || *newest == *oldest ? nullptr : *newest;
 }
 
+void Scheduler::leave_running(Sequence& sequence) noexcept {
+  std::erase(running_, &sequence);
+  if (passed_over_ == &sequence) passed_over_ = nullptr;
+}
+
 void Scheduler::preempt(Sequence& victim) {
   ++victim.run->n_preemptions;
   ++n_preemptions_;
@@ -310,7 +358,7 @@ void Scheduler::requeue(Sequence& sequence) {
   if (!sequence.run->started) sequence.run->scores.clear();
   sequence.run->awaits_media = !sequence.media.empty();
   sequence.run->n_cached_before = -1;
-  std::erase(running_, &sequence);
+  leave_running(sequence);
   waiting_.push_back(&sequence);
   sequence.scheduling.phase = RunPhase::waiting;
   sequence.scheduling.preempted = true;

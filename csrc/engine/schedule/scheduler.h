@@ -32,6 +32,9 @@ namespace imp {
 // in all. A generation waits until its tokens and a decode reserve fit. A session takes the blocks that it needs or is
 // refused.
 //
+// A text whose rows must not be cut is evaluated as a whole or not at all. The first one that finds no room has the
+// first rows of the next step, so that shorter ones do not overtake it for ever.
+//
 // If a running generation lacks a block, the newest generation of the lowest priority is preempted, but never the
 // oldest of the highest. Until it runs again no session takes blocks. If another tenant lacks blocks, a tenant that
 // holds more than its share of them in idle sessions loses such sessions, the longest idle first.
@@ -98,7 +101,7 @@ class Scheduler {
     int rows = 0;
     int logits_rows = 0;
     int sequences = 0;
-    bool may_exceed = true;  // one atomic span of a step may exceed the rows
+    bool may_exceed = true;  // one atomic span or whole text of a step may exceed the rows
   };
   enum class Allocation : std::uint8_t { done, lacking, removed };
   enum class Admission : std::uint8_t { admitted, blocked, refused };
@@ -116,6 +119,10 @@ class Scheduler {
   void limit_prefill_rows(Budget& budget, const StepPlan& plan);
   void plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& plan);
   void plan_rows(Sequence& sequence, Budget& budget, StepPlan& plan);
+  int chunk_of(const Sequence& sequence, Budget& budget, const StepPlan& plan) const noexcept;
+  int whole_text(Sequence& sequence, Budget& budget, const StepPlan& plan) noexcept;
+  int keep_rows(Budget& budget) noexcept;
+  static void give_rows(int n_rows, Budget& budget) noexcept;
   int uncut(const Sequence& sequence, int n_rows, Budget& budget, const StepPlan& plan) const noexcept;
   Allocation allocate_blocks(Sequence& sequence, StepPlan& plan);
   Sequence* victim() const noexcept;
@@ -147,6 +154,7 @@ class Scheduler {
   bool evict_sessions(const Sequence& wanting, int n_needed, StepPlan& plan);
   bool may_evict() const noexcept;
   void start_running(Sequence& sequence);
+  void leave_running(Sequence& sequence) noexcept;
   void leave_queue(Sequence& sequence);
 
   bool over_share(const Sequence& sequence) const noexcept;
@@ -161,6 +169,7 @@ class Scheduler {
   Tenants tenants_;
   OwnSteps own_steps_;
   std::vector<Sequence*> running_;        // by priority, then order
+  Sequence* passed_over_ = nullptr;       // of them: the text that has the first rows of the next step; null: none
   std::vector<Sequence*> waiting_;        // in no order
   std::vector<Sequence*> idle_sessions_;  // idle sessions, in no order
   std::vector<Sequence*> leaving_;        // scratch of evict_sessions: idle sessions that end if they free enough

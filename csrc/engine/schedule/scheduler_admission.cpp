@@ -157,8 +157,8 @@ bool Scheduler::fits(Sequence& sequence, StepPlan& plan, int& needed) {
 
 bool Scheduler::find_prefix(Sequence& sequence) {
   const Run& run = *sequence.run;
-  // Scores need the logits of every token, so no cached prefix is used.
-  if (sequence.bypass_prefix || (run.returns.scores && !run.started)) return false;
+  // Scores need the logits of every token, and whole texts every row, so no cached prefix is used.
+  if (sequence.bypass_prefix || run.is_whole || (run.returns.scores && !run.started)) return false;
   const int found = blocks_.match(sequence.table, sequence.scope.key, shareable(sequence), sequence.held);
   sequence.held += found;
   return found > 0;

@@ -30,6 +30,7 @@ void Run::count_output(std::int32_t token) {
   const bool is_assumed = !may_ask || (place < given.tokens.size() && given.tokens[place] == token);
   std::erase_if(masks, [&](const OutputMask& mask) { return !is_assumed || mask.output <= n_outputs; });
   ++n_outputs;
+  section.count(token);
 }
 
 bool Run::may_draw() const noexcept {

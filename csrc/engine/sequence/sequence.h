@@ -17,6 +17,7 @@
 #include "engine/sequence/draft_history.h"
 #include "engine/sequence/media_spans.h"
 #include "engine/sequence/ngram_index.h"
+#include "engine/sequence/section_progress.h"
 #include "engine/sequence/sparse_prompt.h"
 
 namespace imp {
@@ -65,6 +66,9 @@ struct Run {
   std::int32_t max_draft_tokens = 0;
   std::uint32_t drafters = ~0U;  // as in the RunCommand
   std::vector<std::int32_t> forced;
+  std::int32_t second_text = -1;  // as in the RunCommand
+  bool is_whole = false;          // all of its tokens are evaluated in one step
+  SectionProgress section;        // after its outputs
   SparseRequest sparse_request;
   SparseReport sparse_report;
   bool awaits_scoring = false;  // it is not admitted before its prompt is scored

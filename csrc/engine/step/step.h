@@ -22,6 +22,7 @@ struct Draw {
   SampleResult result;
   std::vector<Candidate> candidates;
   std::vector<float> logits;
+  std::vector<float> vector;  // of the text, if the run wants one
 
   bool is_drawn() const noexcept { return request >= 0; }
 };

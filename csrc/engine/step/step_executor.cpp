@@ -18,9 +18,10 @@ bool wants_row(const Run& run) {
   return run.returns.logits || run.returns.n_candidates > 0;
 }
 
-// Results that need the host: logits rows, or candidates if nothing is drawn.
+// Results that need the host: logits rows, vectors, or candidates if nothing is drawn.
 bool wants_more(const Draw& draw) {
-  return draw.sequence->run->returns.logits || (!draw.is_drawn() && !draw.candidates.empty());
+  const RunReturns& returns = draw.sequence->run->returns;
+  return returns.logits || returns.vector || (!draw.is_drawn() && !draw.candidates.empty());
 }
 
 // placeholder: the token that is reported of a cell of a medium.
@@ -47,21 +48,6 @@ void add_draws(const PlannedRows& planned, int n_behind, int logits_row, Step& s
   for (Sequence* sibling : planned.sequence->run->siblings) add(sibling);
 }
 
-// An output that is given takes the place of the token that was drawn.
-void force(Draw& draw) {
-  const Run& run = *draw.sequence->run;
-  const auto output = static_cast<std::size_t>(run.n_outputs + draw.n_guesses_before);
-  if (output < run.forced.size() && draw.result.status == SampleStatus::ok) draw.result.token = run.forced[output];
-}
-
-void assign_results(Step& step) {
-  for (Draw& draw : step.draws) {
-    if (!draw.is_drawn()) continue;
-    draw.result = step.results[static_cast<std::size_t>(draw.request)];
-    force(draw);
-  }
-}
-
 }  // namespace
 
 StepExecutor::StepExecutor(Backend& backend, ForwardPass& forward, StateSaves& states, const KvBlocks& blocks,
@@ -72,7 +58,9 @@ StepExecutor::StepExecutor(Backend& backend, ForwardPass& forward, StateSaves& s
       clock_(clock),
       media_(media),
       pool_(backend.make_kv_pool(forward.kv_geometry(blocks.allocator().n_blocks(), blocks.states().n_slots()))),
-      suppressed_(std::move(suppressed)) {
+      suppressed_(std::move(suppressed)),
+      vectors_(forward.pooling(), static_cast<std::size_t>(limits.max_rows),
+               static_cast<std::size_t>(limits.max_running)) {
   const auto max_rows = static_cast<std::size_t>(limits.max_rows);
   tokens_.reserve(max_rows);
   positions_.reserve(max_rows * static_cast<std::size_t>(forward.n_planes()));
@@ -87,10 +75,11 @@ StepExecutor::StepExecutor(Backend& backend, ForwardPass& forward, StateSaves& s
   prepare();
 }
 
-// Every row is the first token of a sequence. All write the same values to block 0, which no sequence holds yet.
-// Sequences with a recurrent state cannot share what they write, and no backend that prepares batches has such layers.
+// Every row is the first token of a sequence and has logits. All write the same values to block 0, which no sequence
+// holds yet. Sequences with a recurrent state cannot share what they write, and no backend that prepares batches has
+// such layers.
 void StepExecutor::prepare() {
-  if (pool_->geometry().state.n_layers > 0) return;
+  if (pool_->geometry().state.n_layers > 0 || vocab_size() == 0) return;
   const ForwardLimits& most = forward_.limits();
   const std::int32_t block = 0;
   for (const int n : backend_.batches_to_prepare()) {
@@ -135,6 +124,7 @@ void StepExecutor::run(std::span<const PlannedRows> rows, Step& step) {
   score(step);
   sample(step);
   read_rows(step);
+  vectors_.read(backend_, forward_, step);
 }
 
 void StepExecutor::build_batch(std::span<const PlannedRows> rows, Step& step) {
@@ -145,7 +135,9 @@ void StepExecutor::build_batch(std::span<const PlannedRows> rows, Step& step) {
   placed_.clear();
   ends_.clear();
   of_sequences_.clear();
+  vectors_.clear();
   for (const PlannedRows& planned : rows) add_rows(planned, step);
+  vectors_.end_batch(tokens_.size());
   add_planes(forward_.n_planes(), sequences_, of_sequences_, positions_);
   if (forward_.window() > 0) set_starts(forward_.window(), sequences_, of_sequences_, starts_);
   states_.take(step);
@@ -186,6 +178,7 @@ void StepExecutor::add_rows(const PlannedRows& planned, Step& step) {
   }
   if (!sequence.is_text_from(sequence.held))
     place_media(planned, tokens_.size() - static_cast<std::size_t>(planned.n_rows));
+  if (run.returns.vector) vectors_.add(planned, sequences_.size() - 1, sequences_.back());
   step.rows.push_back({.planned = planned,
                        .id = sequence.id,
                        .ticket = run.ticket,
@@ -222,7 +215,8 @@ void StepExecutor::place_media(const PlannedRows& planned, std::size_t first_row
 
 Interval StepExecutor::run_forward() {
   const std::int64_t begin = clock_();
-  logits_ = forward_.forward({tokens_, positions_, sequences_, logits_rows_, placed_}, *pool_);
+  logits_ = forward_.forward(
+      {tokens_, positions_, sequences_, logits_rows_, placed_, vectors_.types(), vectors_.pooled()}, *pool_);
   const Interval ran = {begin, clock_()};
   forward_ns_ += ran.end_ns - begin;
   const auto n_rows = static_cast<int>(logits_rows_.size());

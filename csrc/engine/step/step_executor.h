@@ -14,6 +14,7 @@
 #include "engine/step/media_encodings.h"
 #include "engine/step/state_saves.h"
 #include "engine/step/step.h"
+#include "engine/step/text_vectors.h"
 #include "model/forward_pass.h"
 
 namespace imp {
@@ -25,8 +26,8 @@ struct StepLimits {
 };
 
 // The only code that runs the model's forward pass. Drafters that compute run their own. It changes no sequence: a step
-// that fails has only written to cache positions that no sequence holds yet. It allocates only for candidates, logits
-// and scores.
+// that fails has only written to cache positions that no sequence holds yet. It allocates only for candidates, logits,
+// vectors and scores.
 class StepExecutor {
  public:
   // media: of sequences that have some; null: no sequence has.
@@ -57,6 +58,8 @@ class StepExecutor {
   void score(Step& step);
   void sample(Step& step);
   void add_requests(Step& step) const;
+  void assign_results(Step& step);
+  void replace(Draw& draw, std::int32_t token);
   SampleRequest request(Draw& draw, const OutputMask* mask) const;
   void read_rows(Step& step);
 
@@ -75,8 +78,9 @@ class StepExecutor {
   std::vector<SequenceRows> sequences_;
   std::vector<std::int32_t> logits_rows_;
   std::vector<PlacedRows> placed_;
-  std::vector<std::int32_t> ends_;             // of the rows of sequences with atomic spans
-  std::vector<std::int32_t> starts_;           // of the rows of sparse sequences
+  std::vector<std::int32_t> ends_;    // of the rows of sequences with atomic spans
+  std::vector<std::int32_t> starts_;  // of the rows of sparse sequences
+  TextVectors vectors_;
   std::vector<const Sequence*> of_sequences_;  // whose rows they are
   Rows logits_;
   std::vector<ScoreRequest> score_requests_;

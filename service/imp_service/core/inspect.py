@@ -118,6 +118,15 @@ class ModelReport:
     draft: DraftReport | None = None
     vision: VisionReport | None = None
 
+    def fact(self, name: str) -> str:
+        """The value of a fact, or of the last one of this name; empty if there is none."""
+        return next((fact.value for fact in reversed(self.facts) if fact.name == name), "")
+
+    @property
+    def has_head(self) -> bool:
+        """It generates text."""
+        return self.fact("has_head") != "no"
+
 
 def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | None = None) -> ModelReport:
     """Resolves and plans as load() would with these settings. Raises ModelError.

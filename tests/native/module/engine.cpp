@@ -112,22 +112,27 @@ class ManualLoop {
   std::int64_t now_ns = 0;
   // Each reading moves the clock by at most this much, in either direction. 0: only the test moves it.
   std::int64_t clock_jumps_ns = 0;
-  // What a forward pass takes.
-  std::int64_t forward_ns = 0;
+  // What a forward pass takes, and besides each of its rows, and a row of an encoder's work.
+  std::int64_t forward_ns = 0, row_ns = 0, encoded_row_ns = 0;
 
  protected:
-  virtual std::int64_t n_forwards() const { return 0; }
+  struct Work {
+    std::int64_t n_forwards = 0, n_rows = 0, n_encoded_rows = 0;
+  };
+  virtual Work work() const { return {}; }
 
  private:
   std::int64_t read_clock() {
-    now_ns += forward_ns * (n_forwards() - std::exchange(n_timed_, n_forwards()));
+    const Work before = std::exchange(timed_, work());
+    now_ns += forward_ns * (timed_.n_forwards - before.n_forwards) + row_ns * (timed_.n_rows - before.n_rows) +
+              encoded_row_ns * (timed_.n_encoded_rows - before.n_encoded_rows);
     if (clock_jumps_ns > 0) {
       now_ns += std::uniform_int_distribution<std::int64_t>(-clock_jumps_ns, clock_jumps_ns)(random_);
     }
     return now_ns;
   }
 
-  std::int64_t n_timed_ = 0;  // forward passes
+  Work timed_;
   std::mt19937_64 random_;
   HashSecret secret_;
   AdmissionControl admission_;
@@ -255,7 +260,11 @@ class ManualEngine : public ScriptParts, public ManualLoop {
     return *steps;
   }
 
-  std::int64_t n_forwards() const override { return model.n_forwards; }
+  Work work() const override {
+    return {.n_forwards = model.n_forwards,
+            .n_rows = model.n_rows_evaluated,
+            .n_encoded_rows = encoder == nullptr ? 0 : encoder->n_rows_worked};
+  }
 
   ModelDrafter& model_drafter() const {
     if (drafter == nullptr) throw py::value_error("the engine has no draft model");
@@ -364,6 +373,12 @@ void register_script(py::module_& module) {
       .def_readwrite("gate_fd", &Script::gate_fd)
       .def_readwrite("state", &Script::state)
       .def_readwrite("ahead", &Script::ahead)
+      .def_readwrite("head", &Script::head)
+      .def_readwrite("vector_width", &Script::vector_width)
+      .def_readwrite("token_types", &Script::token_types)
+      .def_readwrite("whole_texts", &Script::whole_texts)
+      .def_readwrite("sees_all", &Script::sees_all)
+      .def_readwrite("zero_token", &Script::zero_token)
       .def_readwrite("drafts", &Script::drafts)
       .def_readwrite("planes", &Script::planes)
       .def_readwrite("media_rows", &Script::media_rows)
@@ -380,6 +395,8 @@ void register_script(py::module_& module) {
       .def_readonly("positions", &EvaluatedRows::positions)
       .def_readonly("ends", &EvaluatedRows::ends)
       .def_readonly("starts", &EvaluatedRows::starts)
+      .def_readonly("types", &EvaluatedRows::types)
+      .def_readonly("is_pooled", &EvaluatedRows::is_pooled)
       .def_readonly("n_placed", &EvaluatedRows::n_placed)
       .def_readonly("n_logits_rows", &EvaluatedRows::n_logits_rows)
       .def_readonly("state", &EvaluatedRows::state)
@@ -424,6 +441,8 @@ void def_loop(Class& bound) {
       .def_readwrite("now_ns", &Self::now_ns)
       .def_readwrite("clock_jumps_ns", &Self::clock_jumps_ns)
       .def_readwrite("forward_ns", &Self::forward_ns)
+      .def_readwrite("row_ns", &Self::row_ns)
+      .def_readwrite("encoded_row_ns", &Self::encoded_row_ns)
       .def("tokens", [](Self& self, SequenceId id) { return self.sequence(id).tokens; })
       .def("positions",
            [](Self& self, SequenceId id) {

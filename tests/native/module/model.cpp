@@ -59,7 +59,8 @@ class Forward {
       : loaded_(loaded), pool_(loaded.backend->make_kv_pool(geometry(loaded, n_blocks))) {}
 
   py::array_t<float> run(const std::vector<SequenceInput>& inputs, const std::vector<std::int32_t>& logits_rows,
-                         const std::vector<Placed>& placed) {
+                         const std::vector<Placed>& placed, const std::vector<std::int32_t>& types,
+                         const std::vector<std::int32_t>& pooled) {
     std::vector<std::int32_t> tokens, positions;
     std::vector<SequenceRows> sequences;
     std::vector<StateSave> saves(inputs.size());
@@ -85,14 +86,15 @@ class Forward {
                                                 .positions = positions,
                                                 .sequences = sequences,
                                                 .logits_rows = logits_rows,
-                                                .placed = on_device},
+                                                .placed = on_device,
+                                                .types = types,
+                                                .pooled = pooled},
                                                *pool_);
-    py::array_t<float> logits({rows.n_rows, rows.width});
-    for (int row = 0; row < rows.n_rows; ++row) {
-      loaded_.backend->read_row(rows, row, {logits.mutable_data(row), static_cast<std::size_t>(rows.width)});
-    }
-    return logits;
+    return to_array(rows);
   }
+
+  // Of the last run.
+  py::array_t<float> vectors() const { return to_array(loaded_.decoder->pooled()); }
 
   py::bytes block(int layer, std::int32_t block) const { return block_of(*pool_, layer, block); }
 
@@ -109,6 +111,13 @@ class Forward {
  private:
   static KvGeometry geometry(const LoadedModel& loaded, int n_blocks) {
     return loaded.decoder->kv_geometry(n_blocks, 2 * n_blocks);
+  }
+  py::array_t<float> to_array(Rows rows) const {
+    py::array_t<float> array({rows.n_rows, rows.width});
+    for (int row = 0; row < rows.n_rows; ++row) {
+      loaded_.backend->read_row(rows, row, {array.mutable_data(row), static_cast<std::size_t>(rows.width)});
+    }
+    return array;
   }
   Rows to_rows(const Floats& values) const {
     const Rows rows = loaded_.backend->make_rows(static_cast<int>(values.shape(0)), static_cast<int>(values.shape(1)));
@@ -321,7 +330,8 @@ void register_model_testing(py::module_& module) {
   py::class_<Forward>(module, "Forward")
       .def(py::init<const LoadedModel&, int>(), py::arg("model"), py::arg("n_blocks"), py::keep_alive<1, 2>())
       .def("run", &Forward::run, py::arg("sequences"), py::arg("logits_rows"),
-           py::arg("placed") = std::vector<Placed>{})
+           py::arg("placed") = std::vector<Placed>{}, py::arg("types") = Ids{}, py::arg("pooled") = Ids{})
+      .def("vectors", &Forward::vectors)
       .def_property_readonly("launches", &Forward::launches)
       .def_property_readonly("n_planes", &Forward::n_planes)
       .def("block", &Forward::block, py::arg("layer"), py::arg("block"))

@@ -27,6 +27,7 @@ RopeStyle style_of(const std::string& style) {
 GatedActivation activation_of(const std::string& kind) {
   if (kind == "silu") return GatedActivation::silu;
   if (kind == "gelu_tanh") return GatedActivation::gelu_tanh;
+  if (kind == "gelu_erf") return GatedActivation::gelu_erf;
   throw std::invalid_argument("no activation " + kind);
 }
 
@@ -146,6 +147,7 @@ PlainActivation plain_activation_of(const std::string& kind) {
   if (kind == "gelu_erf") return PlainActivation::gelu_erf;
   if (kind == "relu_squared") return PlainActivation::relu_squared;
   if (kind == "xielu") return PlainActivation::xielu;
+  if (kind == "tanh") return PlainActivation::tanh;
   throw std::invalid_argument("no activation " + kind);
 }
 
@@ -181,6 +183,15 @@ Floats soft_cap(TestingDevice& device, const Floats& x, float cap) {
   const Rows rows = device.to_rows(x);
   device.backend().soft_cap(rows, cap);
   return device.to_array(rows);
+}
+
+// runs: (first row, number of rows)
+Floats mean_rows(TestingDevice& device, const Floats& x, const std::vector<std::pair<int, int>>& runs) {
+  const Rows out = device.empty_rows(static_cast<int>(runs.size()), static_cast<int>(x.shape(1)));
+  std::vector<RowRun> given;
+  for (const auto& [first, n] : runs) given.push_back({first, n});
+  device.backend().mean_rows(device.to_rows(x), given, out);
+  return device.to_array(out);
 }
 
 Floats write_rows(TestingDevice& device, const Floats& values) {
@@ -389,6 +400,7 @@ void register_testing_ops(py::module_& module) {
            py::arg("in_place") = false)
       .def("soft_cap", &soft_cap, py::arg("x"), py::arg("cap"))
       .def("write_rows", &write_rows, py::arg("values"))
+      .def("mean_rows", &mean_rows, py::arg("x"), py::arg("runs"))
       .def("spread_columns", &spread_columns, py::arg("x"), py::arg("columns"), py::arg("width"))
       .def("gather_rows", &gather_rows, py::arg("x"), py::arg("rows"))
       .def("read_row", &read_row, py::arg("x"), py::arg("row"))

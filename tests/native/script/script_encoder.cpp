@@ -40,6 +40,7 @@ int ScriptEncoder::advance(int n_rows) {
   const int n = std::min(std::max(1, n_rows), n_all_ - n_done_);
   n_done_ += n;
   pieces.emplace_back(n_rows, n);
+  n_rows_worked += n;
   if (fault_ == ScriptFault::not_finite) values_.back() = std::numeric_limits<float>::quiet_NaN();
   return n;
 }

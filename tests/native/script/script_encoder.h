@@ -31,6 +31,7 @@ class ScriptEncoder final : public MediaEncoder {
 
   std::vector<Begun> begun;
   std::vector<Piece> pieces;
+  std::int64_t n_rows_worked = 0;
 
  private:
   MediaFacts facts_;

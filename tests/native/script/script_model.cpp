@@ -7,17 +7,10 @@
 #include <limits>
 
 #include "base/error.h"
+#include "native/script/mix.h"
 
 namespace imp::testing {
 namespace {
-
-// splitmix64, as in the oracle of the tests.
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15U;
-  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31U);
-}
 
 std::uint64_t gap_bits(std::int32_t gap) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(gap)) << 32U;
@@ -77,6 +70,15 @@ ScriptModel::ScriptModel(const Script& given, const std::vector<SampleResult>* d
   logits_.resize(static_cast<std::size_t>(given.max_logits_rows) * static_cast<std::size_t>(given.vocab_size));
 }
 
+PoolingFacts ScriptModel::pooling() const noexcept {
+  const Pooling pooling = script.whole_texts ? Pooling::mean : Pooling::last;
+  return {.pooling = script.vector_width > 0 ? pooling : Pooling::none,
+          .width = script.vector_width,
+          .n_token_types = script.token_types,
+          .needs_whole_texts = script.whole_texts,
+          .sees_all = script.sees_all};
+}
+
 KvGeometry ScriptModel::kv_geometry(int n_blocks, int n_state_slots) const {
   return {.layers = equal_layers(1, {1, 1}),
           .block_tokens = script.block_tokens,
@@ -90,7 +92,9 @@ Rows ScriptModel::forward(const Batch& batch, KvPool& pool) {
     if (is_drawn(token)) token = std::max(0, drawn_->at(static_cast<std::size_t>(request_of(token))).token);
   }
   place(batch);
-  return evaluate({tokens_, batch.positions, batch.sequences, batch.logits_rows, batch.placed}, pool);
+  Batch placed = batch;
+  placed.tokens = tokens_;
+  return evaluate(placed, pool);
 }
 
 // The rows of an encoding take the place of tokens.
@@ -109,6 +113,7 @@ void ScriptModel::place(const Batch& batch) {
 
 Rows ScriptModel::evaluate(const Batch& batch, KvPool& pool) {
   const std::int64_t number = n_forwards++;
+  n_rows_evaluated += static_cast<std::int64_t>(batch.tokens.size());
   if (std::ranges::find(script.failing, number) != script.failing.end()) {
     throw InternalError(Reason::BUG, "the script makes forward pass " + std::to_string(number) + " fail");
   }
@@ -149,6 +154,7 @@ Rows ScriptModel::evaluate(const Batch& batch, KvPool& pool) {
     }
   }
   IMP_CHECK(n_done == batch.logits_rows.size());
+  make_vectors(batch, tokens);
   const int width = script.vocab_size - (holds(batch.tokens, script.narrow_token) ? 1 : 0);
   return {.data = logits_.data(), .n_rows = static_cast<int>(n_done), .width = width, .stride = script.vocab_size};
 }
@@ -162,14 +168,17 @@ void ScriptModel::record(const Batch& batch) {
       return row >= sequence.first_row && row < sequence.first_row + sequence.n_rows;
     });
     EvaluatedRows& rows = step.emplace_back();
-    rows = {.first_position = sequence.first_position,
-            .tokens = {tokens.begin(), tokens.end()},
-            .positions = {},
-            .ends = {sequence.ends.begin(), sequence.ends.end()},
-            .starts = {sequence.starts.begin(), sequence.starts.end()},
-            .n_logits_rows = static_cast<int>(n_logits),
-            .state = sequence.state,
-            .saved = {}};
+    rows = {
+        .first_position = sequence.first_position,
+        .tokens = {tokens.begin(), tokens.end()},
+        .positions = {},
+        .ends = {sequence.ends.begin(), sequence.ends.end()},
+        .starts = {sequence.starts.begin(), sequence.starts.end()},
+        .types = types_of(batch, sequence),
+        .is_pooled = std::ranges::find(batch.pooled, static_cast<std::int32_t>(step.size()) - 1) != batch.pooled.end(),
+        .n_logits_rows = static_cast<int>(n_logits),
+        .state = sequence.state,
+        .saved = {}};
     for (int plane = 0; plane < script.planes; ++plane) {
       const auto first =
           static_cast<std::size_t>(plane) * batch.tokens.size() + static_cast<std::size_t>(sequence.first_row);
@@ -273,6 +282,31 @@ void ScriptModel::fill_row(const SequenceRows& sequence, int position, const Scr
   // The cache and the state must agree on the tokens.
   if (script.state && (recurrent.hash != state || recurrent.n_tokens != position + 1)) state = mix(~recurrent.hash);
   follow_rule({.hash = state, .n_tokens = position + 1, .broken = broken || recurrent.broken}, last, row);
+}
+
+// A vector depends on every row before its end: those of a text that has to be whole come from the batch, with their
+// types, others from the cache.
+void ScriptModel::make_vectors(const Batch& batch, TokenPool& pool) {
+  vectors_.clear();
+  for (const std::int32_t index : batch.pooled) {
+    const SequenceRows& sequence = batch.sequences[static_cast<std::size_t>(index)];
+    IMP_CHECK(!script.whole_texts || sequence.first_position == 0);
+    IMP_CHECK(std::ssize(sequence.ends) == (script.sees_all ? sequence.n_rows : 0));
+    IMP_CHECK(std::ranges::all_of(sequence.ends, [&](std::int32_t end) { return end == sequence.n_rows; }));
+    const std::vector<std::int32_t> types = types_of(batch, sequence);
+    TextHash text;
+    for (int p = 0; p < sequence.first_position + sequence.n_rows; ++p) {
+      const std::int32_t block = sequence.blocks[static_cast<std::size_t>(p / script.block_tokens)];
+      const std::int32_t token = pool.at(block, p % script.block_tokens);
+      IMP_CHECK(token != TokenPool::kUnwritten);
+      const bool has_type = p >= sequence.first_position && !types.empty();
+      const std::int32_t type = has_type ? types[static_cast<std::size_t>(p - sequence.first_position)] : 0;
+      text.add(token, type);
+      text.is_zero |= token == script.zero_token;
+      text.is_broken |= token == script.nan_token || token == TokenPool::kPoisoned;
+    }
+    vectors_.add(text, script.vector_width);
+  }
 }
 
 void ScriptModel::logits_after(std::span<const std::int32_t> tokens, std::span<float> row) const {

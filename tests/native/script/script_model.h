@@ -12,6 +12,7 @@
 #include "backend/kv_pool.h"
 #include "backend/sampler.h"
 #include "model/forward_pass.h"
+#include "native/script/script_vectors.h"
 
 namespace imp::testing {
 
@@ -83,7 +84,13 @@ struct Script {
   int media_cost = 1;    // the rows of a prompt that take as long as a row of an encoding
   std::int32_t media_placeholder = 3;
   std::int32_t media_row_token = 4;
-  double drafts = -1;  // a drafter guesses, and this share of its guesses is right; below 0: there is none
+  bool head = true;              // it makes logits
+  int vector_width = 0;          // of the vectors of texts; 0: it makes none
+  int token_types = 0;           // of their rows
+  bool whole_texts = false;      // all rows of a text are in one batch
+  bool sees_all = false;         // and each of them sees the others
+  std::int32_t zero_token = -1;  // a text with it has the vector 0, and one with nan_token a NaN
+  double drafts = -1;            // a drafter guesses, and this share of its guesses is right; below 0: there is none
   bool records = true;
 };
 
@@ -94,6 +101,8 @@ struct EvaluatedRows {
   std::vector<std::int32_t> positions;  // [planes, rows]
   std::vector<std::int32_t> ends;
   std::vector<std::int32_t> starts;
+  std::vector<std::int32_t> types;
+  bool is_pooled = false;
   int n_placed = 0;
   int n_logits_rows = 0;
   std::int32_t state = kNoSlot;     // slot to read
@@ -107,18 +116,21 @@ class ScriptModel final : public ForwardPass {
   // drawn: the pool with the drawn tokens of a batch, or none.
   explicit ScriptModel(const Script& script, const std::vector<SampleResult>* drawn = nullptr);
 
-  int vocab_size() const noexcept override { return script.vocab_size; }
+  int vocab_size() const noexcept override { return script.head ? script.vocab_size : 0; }
   const ForwardLimits& limits() const noexcept override { return limits_; }
   KvGeometry kv_geometry(int n_blocks, int n_state_slots) const override;
   int n_planes() const noexcept override { return script.planes; }
   int window() const noexcept override { return script.window; }
   void watch(AttentionWatch* watch) override { watch_ = watch; }
+  PoolingFacts pooling() const noexcept override;
+  Rows pooled() const override { return vectors_.rows(); }
   Rows forward(const Batch& batch, KvPool& pool) override;
   // The logits after these tokens, without a cache.
   void logits_after(std::span<const std::int32_t> tokens, std::span<float> row) const;
 
   Script script;
   std::int64_t n_forwards = 0;
+  std::int64_t n_rows_evaluated = 0;
   std::vector<std::vector<EvaluatedRows>> recorded;
 
  private:
@@ -131,12 +143,14 @@ class ScriptModel final : public ForwardPass {
   void save_states(const SequenceRows& sequence, int n_rows, const ScriptState& state, TokenPool& pool);
   ScriptState next(ScriptState state, std::int32_t token, std::int32_t gap = 0) const;
   void follow_rule(const ScriptState& state, std::int32_t last, float* row) const;
+  void make_vectors(const Batch& batch, TokenPool& pool);
   void fill_row(const SequenceRows& sequence, int position, const ScriptState& state, TokenPool& pool,
                 float* row) const;
 
   ForwardLimits limits_;
   AttentionWatch* watch_ = nullptr;
   std::vector<float> logits_;
+  MadeVectors vectors_;
   const std::vector<SampleResult>* drawn_;
   std::vector<std::int32_t> tokens_;
   std::vector<ScriptState> states_;    // of the batch's sequences, before their rows
