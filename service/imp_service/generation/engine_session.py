@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-import numpy as np
-
 from imp_service.api.errors import invalid
 from imp_service.api.options import (
     DEFAULT_CACHE,
@@ -22,7 +20,7 @@ from imp_service.generation.prompt_images import ReadPrompt
 from imp_service.generation.run import GenerationPlan, returns_of
 from imp_service.generation.runtime import ModelRuntime, cache_scope
 from imp_service.generation.session_text import SessionText
-from imp_service.generation.step import StepFold, step_limits, step_returns, timings_of
+from imp_service.generation.step import StepFold, row_bytes, step_limits, step_returns, timings_of
 
 
 class EngineSession:
@@ -58,6 +56,7 @@ class EngineSession:
         cache: CacheOptions = DEFAULT_CACHE,
     ) -> EngineSession:
         """An empty session. `payer` shares the engine with others; by default the tenant."""
+        runtime.embedder.require_generation()
         in_force = runtime.sampling_in_force(sampling or SamplingOptions())
         sequence = runtime.client.next_sequence()
         runtime.client.engine.open(
@@ -91,6 +90,7 @@ class EngineSession:
         resolved = None if keeps_sampler else runtime.core_sampling(sampling)
         limits, returns = runtime.limits_of(request), returns_of(request.output)
         max_draft_tokens, drafters = runtime.guessing_of(request.speculation)
+        budget = runtime.budget_of(request, ())
 
         def submit(ticket: int) -> None:
             runtime.client.engine.run(
@@ -100,6 +100,7 @@ class EngineSession:
                 sampling=resolved,
                 limits=limits,
                 returns=returns,
+                budget=budget,
                 constrained=request.constraint is not None,
                 max_draft_tokens=max_draft_tokens,
                 drafters=drafters,
@@ -162,7 +163,7 @@ class EngineSession:
         except Exception:
             self._text.restart()
             raise
-        logits: np.ndarray = drawn.logits if drawn is not None else started.logits
+        logits = drawn.logits if drawn is not None else started.logits
         return StepOutput(
             position=finished.position,
             token_id=None if drawn is None else drawn.token,
@@ -171,7 +172,7 @@ class EngineSession:
             eos=drawn is not None and drawn.eos,
             cached_tokens=started.n_cached_tokens,
             candidates=candidates_of(started.candidates if drawn is None else drawn.candidates),
-            logits=logits.astype("<f4").tobytes(),
+            logits=row_bytes(logits),
             held_scores=HeldScores(started.scores),
             timings=timings_of(finished.timings),
         )

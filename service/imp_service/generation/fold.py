@@ -23,7 +23,7 @@ from imp_service.api.replies import (
 from imp_service.core import DraftedEvent, FinishedEvent, StartedEvent, TokenEvent
 from imp_service.generation.held_scores import HeldScores
 from imp_service.generation.output_stream import OutputStream
-from imp_service.generation.step import NS, timings_of
+from imp_service.generation.step import NS, row_bytes, timings_of
 
 if TYPE_CHECKING:
     from imp_service.text import Ahead, ConstraintState
@@ -79,6 +79,7 @@ class GenerationFold:
         output: OutputOptions,
         make_stream: Callable[[int, ConstraintState | None], OutputStream],
         constraints: list[ConstraintState | None],
+        returns_logits: bool = False,
     ) -> None:
         self._sampling = sampling  # in force
         # Of the sequences that have ended.
@@ -86,6 +87,7 @@ class GenerationFold:
         self._prompt_ids = prompt_ids
         self._media = media
         self._echo_prompt = output.prompt_token_ids
+        self._returns_logits = returns_logits
         self._include_match = include_match
         self._streams = [make_stream(i, state) for i, state in enumerate(constraints)]
         self._started: StartedEvent | None = None
@@ -213,7 +215,8 @@ class GenerationFold:
         core = None if self._started is None else self._started.scores
         scores = HeldScores(core, self._prompt_ids if self._echo_prompt else [])
         sparse = sparse_prefill_of(self._started)
-        return Started(self._sampling, self._n_prompt, self._n_cached, scores, sparse, self._media)
+        logits = b"" if self._started is None or not self._returns_logits else row_bytes(self._started.logits)
+        return Started(self._sampling, self._n_prompt, self._n_cached, scores, sparse, self._media, logits)
 
     @property
     def _n_prompt(self) -> int:

@@ -17,6 +17,8 @@ from imp_service.api.arguments import (
     text_of,
     token_ids_of,
 )
+from imp_service.api.decision_arguments import DECISION_PARAMETERS, Numbers, Question, Questions, decisions_of
+from imp_service.api.decisions import Decision
 from imp_service.api.errors import refuse
 from imp_service.api.keywords import parameters_of, take, takes_options
 from imp_service.api.options import DEFAULT_CACHE, CacheOptions, GenerationRequest, Prompt, SamplingOptions, SessionStep
@@ -24,13 +26,23 @@ from imp_service.api.replies import StepOutput
 from imp_service.api.rules import token_violations
 from imp_service.api.several import Prompts, naming_prompt, requests_of
 from imp_service.api.shown import model_text
+from imp_service.api.vector_arguments import (
+    EMBED_PARAMETERS,
+    RERANK_PARAMETERS,
+    Texts,
+    embed_request_of,
+    rerank_request_of,
+)
+from imp_service.api.vectors import Ranking, Vectors
 from imp_service.core import Error
 from imp_service.core.weights import count_parameters, weight_format
+from imp_service.generation.decide import decide_all, decide_one
 from imp_service.generation.engine_session import EngineSession
 from imp_service.generation.errors import translating_text_errors
 from imp_service.generation.generation import Generation, Generations
 from imp_service.generation.runtime import ModelRuntime
 from imp_service.generation.session import Session, decode_together
+from imp_service.generation.vector_calls import embed_call, in_thread, rerank_call
 
 if TYPE_CHECKING:
     from imp_service.api.threaded_generation import AsyncGeneration, AsyncGenerations
@@ -140,6 +152,26 @@ class LanguageModel:
         """
         return self._begin(request_of(chat_of(messages, options), options))
 
+    @takes_options(EMBED_PARAMETERS)
+    def embed(self, texts: Texts, **options: Any) -> Vectors:
+        """The vectors of texts, or of lists of ids. `numpy.asarray` makes an array of them, one row for each text."""
+        return embed_call(self._runtime, embed_request_of(texts, options)).result()
+
+    @takes_options(RERANK_PARAMETERS)
+    def rerank(self, query: str, documents: Sequence[str], **options: Any) -> Ranking:
+        """The documents by how well they fit the query: each has its index in the list and a score, best first."""
+        return rerank_call(self._runtime, rerank_request_of(query, documents, options)).result()
+
+    @takes_options(EMBED_PARAMETERS)
+    async def embed_async(self, texts: Texts, **options: Any) -> Vectors:
+        """As embed(), for a task of asyncio. Cancelling the task ends the call."""
+        return await in_thread(lambda: embed_call(self._runtime, embed_request_of(texts, options)))
+
+    @takes_options(RERANK_PARAMETERS)
+    async def rerank_async(self, query: str, documents: Sequence[str], **options: Any) -> Ranking:
+        """As rerank(), for a task of asyncio. Cancelling the task ends the call."""
+        return await in_thread(lambda: rerank_call(self._runtime, rerank_request_of(query, documents, options)))
+
     @overload
     def generate_async(self, prompt: Prompt | GenerationRequest, **options: Any) -> AsyncGeneration: ...
     @overload
@@ -170,6 +202,38 @@ class LanguageModel:
         'max_tokens'
         """
         return self._begin_async(request_of(chat_of(messages, options), options))
+
+    @overload
+    def decide(
+        self, question: Question, labels: Sequence[str] = (), *, range: Numbers | None = None, **options: Any
+    ) -> Decision: ...
+    @overload
+    def decide(
+        self, question: Questions, labels: Sequence[str] = (), *, range: Numbers | None = None, **options: Any
+    ) -> list[Decision]: ...
+    @takes_options(DECISION_PARAMETERS)
+    def decide(
+        self,
+        question: Question | Questions,
+        labels: Sequence[str] = (),
+        *,
+        range: Numbers | None = None,
+        **options: Any,
+    ) -> Decision | list[Decision]:
+        """The most likely of some labels as the output, and the probability of each. Nothing is generated.
+
+        The question is a text that a label continues, token ids, or a list of messages, to which a label is the answer.
+        A list of texts, of lists of ids or of conversations is several questions, which run in one batch. `range` is
+        (low, high) or (low, high, step): the labels are these whole numbers.
+
+        >>> decision = model.decide("Is the sky blue? ", ["yes", "no"])
+        >>> decision.label in ("yes", "no"), sum(decision.probabilities.values())
+        (True, 1.0)
+        >>> model.decide([{"role": "user", "content": "What is 2 plus 2?"}], range=(0, 9)).mean < 9
+        True
+        """
+        requests, are_several = decisions_of(question, labels, range, options)
+        return decide_all(self._runtime, requests) if are_several else decide_one(self._runtime, requests[0])
 
     @translating_text_errors()
     @takes_options(SAMPLING_PARAMETERS, parameters_of(DEFAULT_CACHE))

@@ -102,6 +102,8 @@ class ReadPrompt:
 
     ids: list[int]
     images: PromptImages = field(default_factory=PromptImages)
+    # Further tokens that end a text after such a prompt.
+    ends: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from imp_service.api.chat_prompt import PromptParts, has_images, images_of
+from imp_service.api.chat_prompt import InfillPrompt, PromptParts, has_images, images_of
 from imp_service.api.errors import invalid, refuse
 from imp_service.api.image import Image
 from imp_service.api.options import Prompt
 from imp_service.api.rules import token_pieces, token_violations
 from imp_service.core import Error, make_error
+from imp_service.generation.infill import infill_ids, require_infill
 from imp_service.generation.prompt_images import (
     LEFT_OUT,
     NOT_IN_MODEL,
@@ -50,6 +51,8 @@ class PromptReader:
 
     def read(self, prompt: Prompt, *, begins: bool, on_hidden: OnHidden | None = None) -> ReadPrompt:
         """A prompt's tokens, and its images, which are not decoded yet. The arguments are those of ids()."""
+        if isinstance(prompt, InfillPrompt):
+            return ReadPrompt(self.ids(prompt, begins=begins), ends=require_infill(self._tokenizer, "infill").ends)
         if not has_images(prompt):
             return ReadPrompt(self.ids(prompt, begins=begins, on_hidden=on_hidden))
         return self._with_images(prompt, begins=begins, on_hidden=on_hidden)
@@ -60,6 +63,10 @@ class PromptReader:
         """
         if isinstance(prompt, str | ChatPrompt):
             return self._text_ids(prompt, begins=begins, on_hidden=on_hidden)
+        if isinstance(prompt, InfillPrompt):
+            ids = infill_ids(self._tokenizer, prompt, begins=begins)
+            self.require_room(len(ids))
+            return ids
         if isinstance(prompt, PromptParts):
             return [token for piece in self._pieces(prompt, begins=begins) for token in piece.ids]
         if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray | str):
@@ -105,8 +112,9 @@ class PromptReader:
 
     def require_fitting(self, prompt: Prompt) -> None:
         """Raises CONTEXT_TOO_LONG if a text cannot fit, judged by its size alone; takes microseconds."""
-        if isinstance(prompt, str):
-            n_tokens = self._tokenizer.least_tokens(len(prompt.encode(errors="replace")))
+        texts = prompt.texts() if isinstance(prompt, InfillPrompt) else (prompt,) if isinstance(prompt, str) else ()
+        if n_bytes := sum(len(text.encode(errors="replace")) for text in texts):
+            n_tokens = self._tokenizer.least_tokens(n_bytes)
             if n_tokens > self._max_context:
                 raise self._too_long(n_tokens, "at least ")
 

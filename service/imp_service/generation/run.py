@@ -59,9 +59,10 @@ class GenerationPlan:
     images: PromptImages = field(default_factory=PromptImages)
 
 
-def returns_of(output: OutputOptions) -> RunReturns:
-    """The results of a run in addition to tokens."""
+def returns_of(output: OutputOptions, *, logits: bool = False) -> RunReturns:
+    """The results of a run in addition to tokens. `logits`: those of the prompt's last token, if nothing is drawn."""
     return RunReturns(
+        logits=logits,
         logprobs=output.logprobs,
         n_candidates=output.top_logprobs,
         scores=output.prompt_logprobs,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from imp_service.api.decisions import DecisionRequest
 from imp_service.api.errors import invalid
 from imp_service.api.facts import findings
 from imp_service.api.options import (
@@ -20,10 +21,11 @@ from imp_service.api.options import (
     seed_of,
 )
 from imp_service.api.rules import token_violations
-from imp_service.core import CoreSampling, LoadedModel, RunLimits, make_error
+from imp_service.core import CoreSampling, LoadedModel, RunLimits, SectionBudget, make_error
 from imp_service.core.checkpoint import model_path
 from imp_service.core.directory import shown_name
 from imp_service.generation.cache_trial import require_fit_cache
+from imp_service.generation.decision import DecisionPlan, Path
 from imp_service.generation.defaults import (
     core_sampling,
     default_sampling,
@@ -34,6 +36,7 @@ from imp_service.generation.defaults import (
 from imp_service.generation.fold import GenerationFold
 from imp_service.generation.images import ModelImages, model_images
 from imp_service.generation.limits import EngineLimits, refuse_findings
+from imp_service.generation.make_embedder import length_warnings, make_embedder
 from imp_service.generation.output_stream import OutputStream
 from imp_service.generation.prompt_images import ReadPrompt
 from imp_service.generation.prompt_reader import PromptReader
@@ -101,7 +104,12 @@ class ModelRuntime:
         wanted = loaded.config.settings.model.overrides.default_sampling
         self.default_sampler = default_sampling(loaded.metadata, wanted)
         self.default_sampling = self.default_sampler.options
-        self.warnings: tuple[str, ...] = (*loaded.warnings, *sampling_warnings(loaded.metadata, wanted))
+        self.embedder = make_embedder(loaded, self.tokenizer, self._limits)
+        self.warnings: tuple[str, ...] = (
+            *loaded.warnings,
+            *sampling_warnings(loaded.metadata, wanted),
+            *length_warnings(loaded, self.embedder.facts),
+        )
         # What the cache's types change; None: they were not tried.
         self.cache_trial = require_fit_cache(loaded, self.tokenizer)
         images = _images_of(loaded, self.tokenizer)
@@ -134,11 +142,13 @@ class ModelRuntime:
             file.close()
 
     def prepare_chats(self) -> None:
-        """Compiles the chat templates and finds the dialect, before a conversation needs them.
+        """Compiles the chat templates, and finds the dialect and the tokens for gaps, before a request needs them.
 
         A template that the settings name must compile. If one of the file's own does not, that is a warning; with
         `model.strict` it is an error.
         """
+        if not self.core.has_head:
+            return
         templates = self.text.templates
         try:
             with naming_file(shown_name(model_path(self.config))):
@@ -148,13 +158,13 @@ class ModelRuntime:
                 raise
             found = [f"{error}; conversations are refused"]
         self.warnings = (*self.warnings, *found)
-        _ = self.text.written_tools
+        _ = self.text.written_tools, self.tokenizer.infill
 
     @cached_property
     def _limits(self) -> EngineLimits:
         return EngineLimits(self.n_tokens, self.vocab_size)
 
-    def check(self, request: GenerationRequest) -> None:
+    def check(self, request: GenerationRequest | DecisionRequest) -> None:
         """Raises FIELD_INVALID with every wrong option of a request of the library. A server has checked its own."""
         refuse_findings(findings(request, self._limits))
 
@@ -163,24 +173,39 @@ class ModelRuntime:
         found = [*token_violations("token_ids", tokens, self.n_tokens), *findings(step, self._limits, "step")]
         refuse_findings([*found, *findings(sampling or SamplingOptions(), self._limits, "sampling")])
 
-    def plan(self, request: GenerationRequest, *, payer: str = "", must_fit: bool = True) -> GenerationPlan:
+    def plan_decision(self, request: DecisionRequest) -> DecisionPlan:
+        """A checked decision. May be called from any thread."""
+        return DecisionPlan(request, self.prompts, self.text, self.n_tokens)
+
+    def plan(
+        self,
+        request: GenerationRequest,
+        *,
+        payer: str = "",
+        must_fit: bool = True,
+        scored_after: Path | None = None,
+    ) -> GenerationPlan:
         """A generation ready to be submitted, of a checked request. May be called from any thread.
 
         `payer` shares the engine with others; by default the tenant. `must_fit`: more output than the context has room
-        for is refused. Otherwise it ends where the context does.
+        for is refused. Otherwise it ends where the context does. `scored_after`: the start has the logits after the
+        prompt and these tokens.
         """
+        self.embedder.require_generation()
         request = self.with_tools(request)
         hidden: list[bool] = []
         read = self.prompts.read(request.prompt, begins=True, on_hidden=lambda: hidden.append(True))
-        prompt_ids, images = read.ids, read.images
+        prompt_ids, images = [*read.ids, *(scored_after or ())], read.images
         if not prompt_ids:
             raise invalid("prompt", "has no token")
         sampling = self.sampling_in_force(request.sampling)
         resolved = self.core_sampling(sampling)
         sequences = [self.client.next_sequence() for _ in range(request.num_sequences)]
-        limits, returns = self.limits_of(request, must_fit=must_fit), returns_of(request.output)
+        limits = self.limits_of(request, read.ends, must_fit=must_fit)
+        returns = returns_of(request.output, logits=scored_after is not None)
         max_draft_tokens, drafters = self.guessing_of(request.speculation)
         sparse = self.sparse_prefill_of(request.sparse_prefill)
+        budget = self.budget_of(request, prompt_ids)
 
         def submit(ticket: int) -> None:
             self.client.engine.generate(
@@ -194,6 +219,7 @@ class ModelRuntime:
                 bypass_prefix=request.cache.bypass_prefix,
                 limits=limits,
                 returns=returns,
+                budget=budget,
                 constrained=request.constraint is not None,
                 max_draft_tokens=max_draft_tokens,
                 sparse_policy=sparse.policy,
@@ -206,7 +232,7 @@ class ModelRuntime:
 
         if images.plans and must_fit:
             self.prompts.require_outputs(len(prompt_ids), request.stop.max_tokens)
-        fold = self.fold(request, sampling, read)
+        fold = self.fold(request, sampling, read, returns_logits=scored_after is not None)
         return GenerationPlan(
             fold,
             sequences,
@@ -217,6 +243,14 @@ class ModelRuntime:
             hides_tools=bool(hidden),
             images=images,
         )
+
+    def budget_of(self, request: GenerationRequest, prompt_ids: Sequence[int]) -> SectionBudget:
+        """The bound of the reasoning. May take long."""
+        if request.max_reasoning_tokens is None:
+            return SectionBudget()
+        from imp_service.generation.reasoning import reasoning_budget
+
+        return reasoning_budget(request, self.text, prompt_ids)
 
     def with_tools(self, request: GenerationRequest) -> GenerationRequest:
         """A request whose tools and choice of them are resolved; any other one as it is. May take long."""
@@ -281,8 +315,8 @@ class ModelRuntime:
             settings.backbone if options.backbone is None else options.backbone,
         )
 
-    def limits_of(self, request: GenerationRequest, *, must_fit: bool = True) -> RunLimits:
-        """Returns the conditions that end a generation."""
+    def limits_of(self, request: GenerationRequest, ends: Collection[int] = (), *, must_fit: bool = True) -> RunLimits:
+        """Returns the conditions that end a generation. `ends`: tokens that end a text besides the model's."""
         stop = request.stop
         ceiling = self.config.settings.limits.max_tokens
         if ceiling and stop.max_tokens is not None and stop.max_tokens > ceiling:
@@ -293,11 +327,18 @@ class ModelRuntime:
             min_outputs=min(stop.min_tokens, MOST),
             must_fit=must_fit and stop.max_tokens is not None,
             stop_tokens=sorted(set(stop.token_ids)),
-            eos_tokens=self.eos_tokens,
+            eos_tokens=sorted({*self.eos_tokens, *ends}) if ends else self.eos_tokens,
             ends_at_eos=not stop.ignore_eos,
         )
 
-    def fold(self, request: GenerationRequest, sampling: SamplingOptions, prompt: ReadPrompt) -> GenerationFold:
+    def fold(
+        self,
+        request: GenerationRequest,
+        sampling: SamplingOptions,
+        prompt: ReadPrompt,
+        *,
+        returns_logits: bool = False,
+    ) -> GenerationFold:
         """Returns the fold that turns the events of a generation into replies."""
         stop, output = request.stop, request.output
         rules = StopRules(StopStrings(stop.strings), stop.min_tokens, stop.include_match)
@@ -312,6 +353,7 @@ class ModelRuntime:
             if output.has_channels
             else self._plain_streams(output, rules),
             constraints=[None if program is None else program.start() for _ in range(request.num_sequences)],
+            returns_logits=returns_logits,
         )
 
     def _plain_streams(self, output: OutputOptions, rules: StopRules) -> MakeStream:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from imp_service.api.options import StepOptions
 from imp_service.api.replies import Timings
 from imp_service.core import (
@@ -41,6 +44,11 @@ def timings_of(times: RunTimings) -> Timings:
     """A run's times as replies have them."""
     parts = (times.queue_ns, times.prefill_ns, times.decode_ns, times.blocked_ns, times.encode_ns)
     return Timings(*(part * NS for part in parts))
+
+
+def row_bytes(logits: NDArray[np.float32]) -> bytes:
+    """A row of logits as replies have it."""
+    return logits.astype("<f4").tobytes()
 
 
 class StepFold:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from imp_service.config.settings import Settings
 from imp_service.generation.defaults import DefaultSampler, default_sampling
+from imp_service.generation.embedding_facts import EmbeddingFacts
 from imp_service.generation.text_side import TextSide
 from imp_service.text import TemplateInvalid, TextError
 from imp_service.text.templates.choice import read_sources
@@ -37,6 +38,8 @@ class TextReport:
     warnings: Sequence[str]
     # What a request that sets no sampling option gets.
     sampler: DefaultSampler
+    # What it makes of texts; None: it generates text and nothing else.
+    vectors: EmbeddingFacts | None = None
 
 
 def describe_text(metadata: Mapping[str, object], settings: Settings, vocab_size: int, n_tokens: int) -> TextReport:

@@ -19,12 +19,17 @@ from imp_service.text.templates.choice import FILE_OVERRIDE
 
 if TYPE_CHECKING:
     from imp_service.api.constraint_spec import Constraint
+    from imp_service.core import Section
     from imp_service.text import ConstraintCompiler, ConstraintProgram, ConstraintSpec, RenderedChat, TextSpan
     from imp_service.text.channels.call_constraint import CallConstraint
     from imp_service.text.channels.dialect import Dialect
     from imp_service.text.channels.written_tools import WrittenTools
     from imp_service.text.tokens.detokenizer import TokenTable
 
+
+# The field that bounds reasoning, and why a model may not take it.
+BUDGET = "max_reasoning_tokens"
+NO_REASONING = "the model's family writes no reasoning (model.overrides.dialect can name one that does)"
 
 # Thread time of a quick rendering for each KiB of its text, and how many in a row show that a template is quick.
 _QUICK_SECONDS = 0.0005
@@ -137,6 +142,14 @@ class TextSide:
         if forms and (shows_tools(render) or not writes_json(forms[0])):
             return None
         return WrittenTools(self.dialect if forms else GENERIC, shows_system(render))
+
+    @cached_property
+    def reasoning_section(self) -> Section | None:
+        """The reasoning of the model's outputs; None if its dialect has none. The first use takes a moment."""
+        from imp_service.generation.reasoning import section_of
+
+        reasoning = self.dialect.reasoning
+        return None if reasoning is None else section_of(reasoning, self.tokenizer, self.channel_table)
 
     @property
     def calls_dialect(self) -> Dialect:

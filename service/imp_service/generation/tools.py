@@ -9,6 +9,7 @@ from hashlib import blake2b
 
 from imp_service.api.errors import Violation, invalid, refuse
 from imp_service.api.options import BY_NAME, FORCED, GenerationRequest
+from imp_service.generation.reasoning import prompt_end
 from imp_service.generation.text_side import TextSide
 from imp_service.text import ChatPrompt, ConstraintSpec
 from imp_service.text.channels.call_constraint import CallConstraint, Function
@@ -16,13 +17,10 @@ from imp_service.text.channels.channel_stream import ParsePlan
 from imp_service.text.channels.find_dialect import opens_reasoning
 from imp_service.text.channels.tools import Tool, read_tools
 
-# The end of a prompt shows whether it opens the reasoning.
-_LAST_TOKENS = 32
-
 
 def parse_plan(request: GenerationRequest, text: TextSide, seed: int, prompt_ids: list[int]) -> ParsePlan:
     """How the outputs of a request are parsed."""
-    end = text.tokenizer.decode(prompt_ids[-_LAST_TOKENS:], special_tokens=True)
+    end = prompt_end(text.tokenizer, prompt_ids)
     tools = read_tools(request.prompt.tools_json) if isinstance(request.prompt, ChatPrompt) else None
     dialect = text.calls_dialect if tools else text.dialect
     calls = request.constraint if isinstance(request.constraint, CallConstraint) else None

@@ -55,7 +55,15 @@ def keywords(request: GenerationRequest) -> dict[str, Any]:
     for group in (*groups, request.speculation, request.sparse_prefill):
         for field in fields(group):
             given[renamed.get(field.name, field.name)] = getattr(group, field.name)
-    for name in ("constraint", "num_sequences", "priority", "tenant", "tool_choice", "parallel_tool_calls"):
+    for name in (
+        "constraint",
+        "num_sequences",
+        "priority",
+        "tenant",
+        "tool_choice",
+        "parallel_tool_calls",
+        "max_reasoning_tokens",
+    ):
         given[name] = getattr(request, name)
     return given
 
@@ -92,7 +100,7 @@ def test_lib_2_keywords_make_the_request_that_the_classes_make(library: Language
     every = set(inspect.signature(LanguageModel.generate).parameters) - {"self", "prompt"}
     kinds = {kind.value for kind in ConstraintKind}
     groups = {field.name for field in fields(GenerationRequest) if is_dataclass(field.default)}
-    assert every == keywords(requests[0]).keys() | kinds | groups
+    assert every == keywords(requests[0]).keys() | kinds | groups | {"suffix"}  # which becomes the prompt
 
 
 def test_lib_2_a_keyword_overrides_a_request_and_its_classes() -> None:

@@ -12,9 +12,10 @@ from imp_service import ChatMessage, ChatPrompt, FieldsInvalid, LanguageModel
 from imp_service.api.arguments import GROUPS, chat_of
 from imp_service.api.keywords import keyword_of
 from imp_service.api.other_names import ADVICE, SAME
-from imp_service.http_api.openai.fields import CHAT, COMPLETIONS, Means, Row, Sets
+from imp_service.http_api.openai.fields import CHAT, COMPLETIONS
 from imp_service.http_api.openai.messages import content_reader
-from imp_service.http_api.openai.values import WrongValue
+from imp_service.http_api.requests.rows import Means, Row, Sets
+from imp_service.http_api.requests.values import WrongValue
 
 QUESTION = "What is 2 plus 3?"
 

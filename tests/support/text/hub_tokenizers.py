@@ -108,17 +108,27 @@ def unigram(*, scheme: str = "always", composes: bool = False) -> Tokenizer:
     return with_tokens(library, (*SPM, *CHATML))
 
 
-def word_piece() -> Tokenizer:
-    """Returns a tokenizer like BERT's."""
-    library = Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
-    library.normalizer, library.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    return library
+BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def word_piece(*, lowercase: bool = True, strips_accents: bool | None = None) -> Tokenizer:
+    """Returns a tokenizer like BERT's, which puts tokens around a text, and gives the second of a pair another type."""
+    library = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    library.normalizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strips_accents)
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    library.decoder = decoders.WordPiece(cleanup=False)
+    trainer = trainers.WordPieceTrainer(vocab_size=900, special_tokens=list(BERT), show_progress=False)
+    library.train_from_iterator(texts(), trainer)
+    library.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return with_tokens(library, (*BERT, *CHATML))
 
 
 def flagged(library: Tokenizer) -> Tokenizer:
     """Adds tokens with every flag, special ones and others.
 
-    If the normalizer puts a space before the text, no token has the flag `normalized`: the library finds such a token
+    If the normalizer puts spaces into the text, no token has the flag `normalized`: the library finds such a token
     at the beginning of a text or behind a space, and imp also at the beginning of a template's span.
     """
     flags: dict[str, dict[str, Any]] = {
@@ -127,7 +137,7 @@ def flagged(library: Tokenizer) -> Tokenizer:
         "both": {"lstrip": True, "rstrip": True},
         "normal": {"lstrip": True, "rstrip": True, "normalized": True},
     }
-    if isinstance(library.normalizer, normalizers.Sequence):
+    if isinstance(library.normalizer, normalizers.Sequence | normalizers.BertNormalizer):
         del flags["normal"]
     tokens = [
         AddedToken(f"<{kind}-{name}>", special=kind == "s", **{"normalized": False, **named})
@@ -172,14 +182,20 @@ KINDS: dict[str, Callable[[], Tokenizer]] = {
     "unigram": unigram,
     "unigram, first": lambda: unigram(scheme="first", composes=True),
 }
+# They do not keep the text: letters, accents and spaces change.
+WORD_PIECES: dict[str, Callable[[], Tokenizer]] = {
+    "word piece": word_piece,
+    "word piece, cased": lambda: word_piece(lowercase=False, strips_accents=False),
+    "word piece, with accents": lambda: word_piece(strips_accents=False),
+}
 FLAGS = ("left", "right", "both", "normal")
 FLAGGED = (*(f"<{kind}-{name}>" for kind in "sp" for name in FLAGS), "MASK", "word")
 
 
 @cache
 def library_of(kind: str) -> Tokenizer:
-    """Returns one of KINDS; trains it once."""
-    return KINDS[kind]()
+    """Returns one of KINDS or WORD_PIECES; trains it once."""
+    return {**KINDS, **WORD_PIECES}[kind]()
 
 
 def with_tokens(library: Tokenizer, special: Sequence[str], plain: Sequence[str] = PLAIN) -> Tokenizer:

@@ -7,6 +7,7 @@ from imp_service.cli.doctor.check import Check, blocked_by, run_check
 
 if TYPE_CHECKING:
     from imp_service.config import Config
+    from imp_service.generation.embedding_facts import EmbeddingFacts
     from imp_service.generation.text_report import TextReport
 
 
@@ -64,6 +65,7 @@ def check_text(config: "Config | None") -> Check:
     from imp_service.core.directory import metadata_of
     from imp_service.core.inspect import inspect_model
     from imp_service.generation.text_report import describe_text
+    from imp_service.generation.vector_report import describe_vectors
 
     config = config or Config(build({}), None, {})
     try:
@@ -71,10 +73,23 @@ def check_text(config: "Config | None") -> Check:
         report = inspect_model(file, config)
     except Exception:
         return Check("text", "warning", "tokenizer and chat template were not checked: see the check of the model")
-    text = describe_text(metadata_of(file), config.settings, report.vocab_size, report.n_tokens)
+    metadata = metadata_of(file)
+    text = describe_text(metadata, config.settings, report.vocab_size, report.n_tokens)
     if text.fault:
         return Check("text", "blocked", f"TOKENIZER_INVALID: {text.fault}: imp can neither read nor write text")
+    if not report.has_head:
+        return _vectors(text, describe_vectors(report, metadata, config.settings))
     return _chat_template(text, config)
+
+
+def _vectors(text: "TextReport", facts: "EmbeddingFacts | None") -> Check:
+    """Whether a model that generates no text does something else."""
+    from imp_service.generation.vector_report import vectors_text
+
+    assert facts is not None  # of a model without a head
+    is_useful = facts.embeds or facts.reranks
+    words = f"tokenizer: {text.tokenizer}; vectors: {vectors_text(facts)}"
+    return Check("text", "ok" if is_useful else "warning", words)
 
 
 def _chat_template(text: "TextReport", config: "Config") -> Check:

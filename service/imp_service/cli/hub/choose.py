@@ -15,8 +15,9 @@ _GGUF = re.compile(r"\.gguf$", re.IGNORECASE)
 # The files of a directory that imp reads. It downloads no other files: no code, no pickles.
 _OF_DIRECTORY = re.compile(
     r"(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template|modules)\.json"
-    r"|(pre)?processor_config\.json"
-    r"|merges\.txt|tokenizer\.model|tekken\.json|chat_template\.jinja|additional_chat_templates/[^/]+\.jinja"
+    r"|(pre)?processor_config\.json|config_sentence_transformers\.json|sentence_bert_config\.json"
+    r"|\d+_\w+/(config\.json|model\.safetensors)"  # the modules of sentence-transformers
+    r"|merges\.txt|vocab\.txt|tokenizer\.model|tekken\.json|chat_template\.jinja|additional_chat_templates/[^/]+\.jinja"
     r"|[^/]+\.safetensors(\.index\.json)?"
 )
 # Taken from a repository of several models if nothing is named, as other tools do.

@@ -102,6 +102,7 @@ def _report(arguments: Namespace, shown: str | None) -> int:
     from imp_service.core.inspect import inspect_model
     from imp_service.generation.defaults import sampling_warnings
     from imp_service.generation.text_report import describe_text
+    from imp_service.generation.vector_report import describe_vectors
 
     config = load_model_settings(arguments)
     file = open_file(config)
@@ -110,6 +111,7 @@ def _report(arguments: Namespace, shown: str | None) -> int:
     unfit = sampling_warnings(metadata, config.settings.model.overrides.default_sampling)
     _match_vocabularies(metadata, open_draft(config, file))
     text = describe_text(metadata, config.settings, report.vocab_size, report.n_tokens)
+    text = replace(text, vectors=describe_vectors(report, metadata, config.settings))
     report = replace(report, warnings=(*report.warnings, *unfit, *text.warnings))
     if arguments.check:
         file.check(values=arguments.values)

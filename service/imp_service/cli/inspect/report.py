@@ -75,6 +75,7 @@ def report_object(
             "refusal": memory.refusal or None,
             "largest_context": memory.largest_context,
         },
+        "embeddings": None if text.vectors is None else asdict(text.vectors),
         "draft": None if report.draft is None else asdict(report.draft),
         "vision": None if report.vision is None else _vision_object(report.vision, with_tensors),
         "warnings": list(report.warnings),
@@ -104,8 +105,9 @@ def write_report(
     out: TextIO, file: "ModelFile", report: "ModelReport", text: "TextReport", checked: str, *, with_tensors: bool
 ) -> None:
     _write_head(out, file, report, text)
-    _write_ends(out, text)
-    _write_sampling(out, text.sampler)
+    if report.has_head:
+        _write_ends(out, text)
+        _write_sampling(out, text.sampler)
     if checked:
         out.write(f"checked: {checked}, tokenizer and chat template are good\n")
     out.write("\nfacts\n")
@@ -133,20 +135,30 @@ def _write_warnings(out: TextIO, report: "ModelReport") -> None:
 
 
 def _write_head(out: TextIO, file: "ModelFile", report: "ModelReport", text: "TextReport") -> None:
-    """The file, the tokenizer, the chat template and the dialect."""
+    """The file, the tokenizer, and what can be done with it."""
     name = file.path.rpartition("/")[2]
     out.write(f"{name}: {file.format}, {report.architecture}, {describe_weights(file.tensors)}\n")
     if text.fault:
         out.write(f"text: none, neither imp run nor imp chat works: {excerpt(text.fault, 400)}\n")
     else:
         out.write(f"text: {excerpt(text.tokenizer, 200)}\n")
-        works = "no (imp run works, imp chat does not)" if not text.has_template else "yes"
-        fault = f"broken (imp run works, imp chat does not): {excerpt(text.template_fault, 400)}"
-        out.write(f"chat template: {fault if text.template_fault else works}\n")
-        tells = "; imp tells the model about tools in words" if text.has_template else ""
-        plain = f"plain (all output is content{tells})"
-        calls = plain if text.dialect == "plain" else text.dialect
-        out.write(f"dialect: {calls}\n")
+        if report.has_head:
+            _write_conversations(out, text)
+    if text.vectors is not None:
+        from imp_service.generation.vector_report import vectors_text
+
+        out.write(f"vectors: {excerpt(vectors_text(text.vectors), 400)}\n")
+
+
+def _write_conversations(out: TextIO, text: "TextReport") -> None:
+    """The chat template and the dialect."""
+    works = "no (imp run works, imp chat does not)" if not text.has_template else "yes"
+    fault = f"broken (imp run works, imp chat does not): {excerpt(text.template_fault, 400)}"
+    out.write(f"chat template: {fault if text.template_fault else works}\n")
+    tells = "; imp tells the model about tools in words" if text.has_template else ""
+    plain = f"plain (all output is content{tells})"
+    calls = plain if text.dialect == "plain" else text.dialect
+    out.write(f"dialect: {calls}\n")
 
 
 def _write_ends(out: TextIO, text: "TextReport") -> None:

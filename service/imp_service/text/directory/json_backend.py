@@ -19,13 +19,15 @@ from imp_service.text.tokens.added_tokens import AS_SPELLED, library_token
 from imp_service.text.tokens.backends import Backends, library_boundary
 from imp_service.text.tokens.encoders import LibraryEncoder
 from imp_service.text.tokens.library_tokenizer import placeholder
-from imp_service.text.tokens.piece_types import SPECIAL_TYPES, TokenType, VocabularyKind
+from imp_service.text.tokens.piece_types import SPECIAL_TYPES, WITHIN_WORD, TokenType, VocabularyKind
 from imp_service.text.tokens.splitter import Splitter
 from imp_service.text.tokens.vocabulary import MAX_MERGES, Vocabulary
 
 # Published patterns have up to 400 characters, and those of a file take less than 0.1 s to try.
 _MOST_PATTERN = 2048
 _MOST_PROBE_SECONDS = 2.0
+# The longest word that WordPiece looks at, by default and at the most: its time grows with the square.
+_WORD_CHARS, _MOST_WORD_CHARS = 100, 1000
 _BPE_OPTIONS = ("fuse_unk", "byte_fallback", "ignore_merges")
 
 
@@ -33,6 +35,7 @@ def build_backends(document: JsonObject, vocabulary: Vocabulary) -> Backends:
     """Raises TokenizerInvalid for what the library refuses."""
     with library_boundary(document.path):
         _require_short(document)
+        _require_plain_matches(document, vocabulary)
         normalizer, pre_tokenizer = _around_model(document)
         _require_linear(document)
         names = _names(document, vocabulary)
@@ -73,6 +76,15 @@ def _around_model(
     model = {"type": "BPE", "vocab": {}, "merges": []}
     library = Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model, **parts}))
     return library.normalizer, library.pre_tokenizer
+
+
+def _require_plain_matches(document: JsonObject, vocabulary: Vocabulary) -> None:
+    """BERT's normalizer puts spaces around Chinese characters. A token that strips them would take the character."""
+    for token_id, match_rule in vocabulary.match_rules.items():
+        strips = match_rule.strips_left or match_rule.strips_right
+        if vocabulary.kind is VocabularyKind.WORD_PIECE and match_rule.is_normalized and strips:
+            name = vocabulary.pieces[token_id].decode()
+            raise document.fail("added_tokens", f"{name!r:.40}: normalized and strips spaces, expected one of them")
 
 
 def _require_short(document: JsonObject) -> None:
@@ -151,6 +163,9 @@ def _model(document: JsonObject, vocabulary: Vocabulary, names: list[str]) -> mo
         raise model.fail("unk_token", "missing, and not every byte has a token: some text would be lost")
     if vocabulary.kind is VocabularyKind.UNIGRAM:
         return _unigram(model, names)
+    if vocabulary.kind is VocabularyKind.WORD_PIECE:
+        assert unknown is not None  # it was refused
+        return _word_piece(model, names, names[unknown])
     return _pair_merging(model, names, vocabulary)
 
 
@@ -162,7 +177,11 @@ def _names(document: JsonObject, vocabulary: Vocabulary) -> list[str]:
     """
     names = [piece.decode() for piece in vocabulary.pieces]
     hidden = set(np.isin(vocabulary.types, SPECIAL_TYPES).nonzero()[0].tolist())
-    own = named_ids(document) if vocabulary.match_rules else {}
+    is_word_piece = vocabulary.kind is VocabularyKind.WORD_PIECE
+    own = named_ids(document) if vocabulary.match_rules or is_word_piece else {}
+    if is_word_piece:  # whose pieces are spelled in another way
+        for name, token_id in own.items():
+            names[token_id] = name
     for token_id, match_rule in vocabulary.match_rules.items():
         if (match_rule.is_whole_word or match_rule.is_normalized) and names[token_id] not in own:
             hidden.add(token_id)
@@ -188,6 +207,17 @@ def _unigram(model: JsonObject, names: list[str]) -> models.Model:
     return models.Unigram(
         list(zip(names, scores, strict=True)), model.members.get("unk_id"), byte_fallback=model.flag("byte_fallback")
     )
+
+
+def _word_piece(model: JsonObject, names: list[str], unknown: str) -> models.Model:
+    prefix = model.members.get("continuing_subword_prefix", WITHIN_WORD)
+    if prefix != WITHIN_WORD:
+        raise model.fail("continuing_subword_prefix", f"{prefix!r:.40}, expected {WITHIN_WORD}")
+    most = model.members.get("max_input_chars_per_word", _WORD_CHARS)
+    if type(most) is not int or not 1 <= most <= _MOST_WORD_CHARS:
+        raise model.fail("max_input_chars_per_word", f"{most!r:.40}, expected 1 to {_MOST_WORD_CHARS}")
+    ids = dict(zip(names, range(len(names)), strict=True))
+    return models.WordPiece(ids, unk_token=unknown, max_input_chars_per_word=most)
 
 
 def _pair_merging(model: JsonObject, names: list[str], vocabulary: Vocabulary) -> models.Model:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from imp_service.text.directory.json_files import JsonObject
 from imp_service.text.directory.pattern_cost import FASTER
+from imp_service.text.directory.post_processor import Around, around_of
 from imp_service.text.tokens.piece_types import SPACE_MARK, VocabularyKind
 from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS, Step
 from imp_service.text.tokens.vocabulary import CutRules, Prefix
@@ -16,7 +17,9 @@ _LIST_OF_PARTS = {
     "pre_tokenizer": "pretokenizers",
     "post_processor": "processors",
 }
-_MODELS = ("BPE", "Unigram")
+_MODELS = ("BPE", "Unigram", "WordPiece")
+# They treat each character by itself, and none across a space: a text may be cut there.
+_OF_CHARACTERS = ("BertNormalizer", "Lowercase", "StripAccents", "NFD")
 # How many times longer than a text its normalized form may be. Spaces spelled U+2581 make it 3 times as long.
 MAX_GROWTH = 16
 # The most parts before or after the model, and ids around a text. Published files have up to ten.
@@ -36,9 +39,7 @@ class Pipeline:
     cut_rules: CutRules
     # Decoding restores the text, except that its characters are composed (NFC).
     is_lossless: bool
-    # The ids around a text.
-    before: tuple[int, ...]
-    after: tuple[int, ...]
+    around: Around
 
 
 def read_pipeline(document: JsonObject) -> Pipeline:
@@ -48,15 +49,13 @@ def read_pipeline(document: JsonObject) -> Pipeline:
     splitters = list(parts_of(document, "pre_tokenizer"))
     _check_growth(document, normalizers)
     kind = _kind_of(document, model, normalizers, splitters)
-    before, after = _around(document)
     changes = [part for part in normalizers if not _keeps_text(part)]
     return Pipeline(
         kind=kind,
         prefix=_prefix_of(normalizers, splitters),
         cut_rules=_cut_rules_of(kind, normalizers, splitters, is_plain=not changes),
         is_lossless=not changes,
-        before=before,
-        after=after,
+        around=_around(document),
     )
 
 
@@ -104,6 +103,9 @@ def _model_of(document: JsonObject) -> str:
 def _kind_of(
     document: JsonObject, model: str, normalizers: list[JsonObject], splitters: list[JsonObject]
 ) -> VocabularyKind:
+    if model == "WordPiece":
+        _require_bert_words(document, splitters)
+        return VocabularyKind.WORD_PIECE
     spells_bytes = any(type_of(part) == "ByteLevel" for part in splitters)
     marks_spaces = any(_marks_spaces(part) for part in (*normalizers, *splitters))
     if any(type_of(part) == "ByteLevel" for part in normalizers):
@@ -115,6 +117,12 @@ def _kind_of(
     expected = "ByteLevel, or spaces spelled \u2581" if model == "BPE" else "spaces spelled \u2581"
     found = ", ".join(type_of(part) for part in splitters) or "none"
     raise document.fail("pre_tokenizer", f"{found}, expected with {model}: {expected}")
+
+
+def _require_bert_words(document: JsonObject, splitters: list[JsonObject]) -> None:
+    found = [type_of(part) for part in splitters]
+    if found != ["BertPreTokenizer"]:
+        raise document.fail("pre_tokenizer", f"{', '.join(found) or 'none'}, expected with WordPiece: BertPreTokenizer")
 
 
 def _check_growth(document: JsonObject, normalizers: list[JsonObject]) -> None:
@@ -166,6 +174,9 @@ def _prefix_of(normalizers: list[JsonObject], splitters: list[JsonObject]) -> Pr
 def _cut_rules_of(
     kind: VocabularyKind, normalizers: list[JsonObject], splitters: list[JsonObject], *, is_plain: bool
 ) -> CutRules:
+    if kind is VocabularyKind.WORD_PIECE:
+        is_allowed = all(type_of(part) in _OF_CHARACTERS for part in normalizers)
+        return CutRules(has_plain_words=False, splits_at_spaces=True, composes=False, is_allowed=is_allowed)
     cuts_at_spaces = any(type_of(part) == "Metaspace" and part.flag("split", True) for part in splitters)
     *before, last = [type_of(part) for part in splitters] or [""]
     spells_last = last == "ByteLevel" and "ByteLevel" not in before
@@ -188,49 +199,12 @@ def _is_known(splitter: JsonObject, *, has_no_space: bool) -> bool:
     return type_of(splitter) in ("ByteLevel", "Metaspace", "Digits", "Punctuation")
 
 
-def _around(document: JsonObject) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The ids before and after a text that gets special tokens."""
-    before: tuple[int, ...] = ()
-    after: tuple[int, ...] = ()
-    for part in parts_of(document, "post_processor"):
-        match type_of(part):
-            case "TemplateProcessing":
-                left, right = _around_template(part)
-            case "BertProcessing" | "RobertaProcessing":
-                left, right = _id_of_pair(part, "cls"), _id_of_pair(part, "sep")
-            case "ByteLevel":  # it only moves offsets
-                continue
-            case found:
-                raise part.fail("type", f"{found or 'missing'}, expected TemplateProcessing or ByteLevel")
-        before, after = left + before, after + right
-    if max(len(before), len(after)) > MOST_PARTS:
+def _around(document: JsonObject) -> Around:
+    """What the parts of the post-processor put around a text. Only one of them may know pairs."""
+    whole = Around()
+    found = [around for part in parts_of(document, "post_processor") if (around := around_of(part)) is not None]
+    for each in found:
+        whole = Around(each.before + whole.before, whole.after + each.after, each.pair if len(found) == 1 else None)
+    if max(len(whole.before), len(whole.after)) > MOST_PARTS:
         raise document.fail("post_processor", f"more than {MOST_PARTS} ids around a text")
-    return before, after
-
-
-def _around_template(part: JsonObject) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    named = part.object("special_tokens")
-    before: list[int] = []
-    after: list[int] = []
-    side = before
-    for step in part.objects("single"):
-        token = step.object("SpecialToken")
-        if token is None:
-            side = after
-            continue
-        name = token.text("id") or ""
-        found = None if named is None else named.object(name)
-        if found is None:
-            raise token.fail("id", f"{name}: not in special_tokens")
-        ids = found.array("ids")
-        if not all(type(each) is int for each in ids):
-            raise found.fail("ids", "expected token ids")
-        side += ids
-    return tuple(before), tuple(after)
-
-
-def _id_of_pair(part: JsonObject, name: str) -> tuple[int, ...]:
-    pair = part.array(name)
-    if len(pair) != 2 or type(pair[1]) is not int:
-        raise part.fail(name, "expected a token and its id")
-    return (pair[1],)
+    return whole

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from imp_service.text.directory import byte_level_files, tokenizer_json
+from imp_service.text.directory import byte_level_files, tokenizer_json, word_piece_file
 from imp_service.text.directory.json_backend import build_backends
 from imp_service.text.directory.json_files import JsonObject
 from imp_service.text.directory.special_names import SpecialNames, read_special_names
@@ -44,8 +44,12 @@ def read_directory(
         names, content = replace(names, spelled={**roles, **names.spelled}), b""
     elif byte_level_files.VOCAB_FILE in files and byte_level_files.MERGES_FILE in files:
         document, content = byte_level_files.of_vocab_and_merges(files, names, pre), b""
+    elif word_piece_file.WORD_FILE in files:
+        _refuse_rule(word_piece_file.WORD_FILE, pre)
+        document, roles = word_piece_file.of_word_list(files, names)
+        names, content = replace(names, spelled=roles), b""
     else:
-        known = "tokenizer.json, tokenizer.model, tekken.json, or vocab.json with merges.txt"
+        known = "tokenizer.json, tokenizer.model, tekken.json, vocab.json with merges.txt, or vocab.txt"
         raise TokenizerInvalid(tokenizer_json.FILE, f"missing: imp reads a directory's text with one of {known}")
     vocabulary = tokenizer_json.vocabulary_of(document, names, metadata, n_rows=n_rows, end_ids=end_ids)
     backends = build_backends(document, vocabulary)

@@ -15,7 +15,8 @@ from imp_service.text.directory.pipeline import Pipeline, read_pipeline
 from imp_service.text.directory.special_names import SpecialNames
 from imp_service.text.errors import TokenizerInvalid
 from imp_service.text.tokens.added_tokens import MatchRule
-from imp_service.text.tokens.piece_types import TokenType, VocabularyKind, render_pieces
+from imp_service.text.tokens.pair_form import PairForm
+from imp_service.text.tokens.piece_types import TokenType, VocabularyKind, piece_of_word, render_pieces
 from imp_service.text.tokens.special_tokens import (
     EOS_OF_CONFIG,
     SpecialIds,
@@ -75,8 +76,10 @@ def vocabulary_of(
         match_rules={token.token_id: token.match_rule for token in added if token.match_rule != MatchRule()},
         before=before,
         after=after,
+        pair=_checked_pair(document, pipeline, len(pieces)),
         prefix=pipeline.prefix,
-        removes_extra_spaces=not pipeline.is_lossless,
+        # WordPiece has no token with a space.
+        removes_extra_spaces=not pipeline.is_lossless and pipeline.kind is not VocabularyKind.WORD_PIECE,
         strips_white_space=False,
         character_map=b"",
         lowercases=False,
@@ -125,20 +128,21 @@ def _pieces_and_types(
         require_rows(document.path, n_tokens, n_rows)
     texts = [""] * n_tokens
     types = np.full(n_tokens, TokenType.UNUSED, dtype=np.uint8)
+    unknown = unknown_id(model, named)
+    is_word_piece = kind is VocabularyKind.WORD_PIECE
     for text, token_id in named.items():
-        texts[token_id] = text
+        texts[token_id] = piece_of_word(text) if is_word_piece and token_id != unknown else text
     types[list(named.values())] = TokenType.NORMAL
     if kind is not VocabularyKind.BYTE_LEVEL and model.flag("byte_fallback"):
         types[[named[name] for name in _BYTE_NAMES if name in named]] = TokenType.BYTE
     for token in added:
-        if texts[token.token_id] not in ("", token.text):
+        if named.get(token.text) != token.token_id and texts[token.token_id]:
             raise document.fail("added_tokens", f"{token.text!r:.40}: id {token.token_id} is another token's")
         texts[token.token_id] = token.text
         types[token.token_id] = TokenType.CONTROL if token.is_special else TokenType.USER_DEFINED
     pieces = [text.encode() for text in texts]
     check_pieces(document.path, pieces)
     mark_control(pieces, types)
-    unknown = unknown_id(model, named)
     if unknown is not None:
         types[unknown] = TokenType.UNKNOWN
     types.flags.writeable = False
@@ -172,13 +176,24 @@ def _around(
     If there is a tokenizer.json, it states them, and transformers ignores the flags of the configuration. With the
     other files the flags count.
     """
-    before, after = pipeline.before, pipeline.after
+    before, after = pipeline.around.before, pipeline.around.after
     bos, eos = roles.get("bos_token"), roles.get("eos_token")
     if document.path != FILE and names.adds_bos is not None:
         before = (bos,) if names.adds_bos and bos is not None else ()
     if document.path != FILE and names.adds_eos is not None:
         after = (eos,) if names.adds_eos and eos is not None else ()
-    for token_id in (*before, *after):
+    _require_ids(document, (*before, *after), n_tokens)
+    return before, after
+
+
+def _checked_pair(document: JsonObject, pipeline: Pipeline, n_tokens: int) -> PairForm | None:
+    pair = pipeline.around.pair
+    if pair is not None:
+        _require_ids(document, (*pair.before, *pair.between, *pair.after), n_tokens)
+    return pair
+
+
+def _require_ids(document: JsonObject, ids: Sequence[int], n_tokens: int) -> None:
+    for token_id in ids:
         if not 0 <= token_id < n_tokens:
             raise document.fail("post_processor", f"token id {token_id}, expected 0 to {n_tokens - 1}")
-    return before, after

@@ -10,7 +10,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 
 from imp_service.text.errors import TokenizerInvalid
 from imp_service.text.tokens.merges import merge_pairs, require_tokens
-from imp_service.text.tokens.piece_types import SPACE_MARK, TokenType, VocabularyKind
+from imp_service.text.tokens.piece_types import SPACE_MARK, WITHIN_WORD, TokenType, VocabularyKind
 from imp_service.text.tokens.vocabulary import Vocabulary
 
 # Returns the name of an id from its piece and the bytes of the piece; empty if text must not produce the id.
@@ -132,7 +132,7 @@ def _naming(kind: VocabularyKind, token_type: TokenType) -> _Naming:
     if token_type not in (TokenType.NORMAL, TokenType.BYTE):
         return lambda _text, _rendered: ""
     if kind is VocabularyKind.WORD_PIECE:
-        return lambda text, _: text[1:] if text.startswith(SPACE_MARK) else f"##{text}"
+        return lambda text, _: text[1:] if text.startswith(SPACE_MARK) else f"{WITHIN_WORD}{text}"
     return lambda text, _: text
 
 

@@ -55,6 +55,17 @@ class TokenType(IntEnum):
 SPECIAL_TYPES = (TokenType.UNKNOWN, TokenType.CONTROL, TokenType.UNUSED)
 
 
+# What the library's WordPiece puts before a piece inside a word.
+WITHIN_WORD = "##"
+
+
+def piece_of_word(name: str) -> str:
+    """The piece of a name in the library's WordPiece, as GGUF files have it: the mark of a space begins a word."""
+    if name.startswith(WITHIN_WORD):
+        return name.removeprefix(WITHIN_WORD)
+    return name if name.startswith("[") and name.endswith("]") else SPACE_MARK + name
+
+
 def render_pieces(kind: VocabularyKind, pieces: list[bytes], types: NDArray[np.uint8]) -> tuple[bytes, ...]:
     """The bytes of each id in text."""
     is_byte_level = kind is VocabularyKind.BYTE_LEVEL

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, compress, count
 
 import numpy as np
 from numpy.typing import NDArray
 
 from imp_service.text.errors import TokenizerInvalid
+from imp_service.text.tokens.infill import stated_infill
 from imp_service.text.tokens.metadata import PREFIX, TokenizerMetadata
 from imp_service.text.tokens.piece_types import TokenType
 
@@ -158,6 +159,8 @@ class SpecialIds:
     ends: EndSources
     # Never to be sampled.
     suppressed: tuple[int, ...]
+    # The ids with which the file says that the model fills in the middle, by their role.
+    infill: Mapping[str, int] = field(default_factory=dict)
 
 
 # Unicode's white space, which a stripping token removes from the text after it.
@@ -198,4 +201,5 @@ def read_special_ids(
         separator=separator,
         ends=read_ends(keys.metadata, pieces, types, end_ids),
         suppressed=keys.token_ids("suppress_tokens", n_tokens),
+        infill=stated_infill(keys, n_tokens),
     )

@@ -13,8 +13,10 @@ from imp_service.text.errors import FieldInvalid, TooManyTokens, native_boundary
 from imp_service.text.tokens.backends import Backends, library_boundary
 from imp_service.text.tokens.detokenizer import Detokenizer, TokenTable
 from imp_service.text.tokens.encoders import LibraryEncoder
+from imp_service.text.tokens.infill import InfillTokens, read_infill
 from imp_service.text.tokens.library_tokenizer import build_backend
 from imp_service.text.tokens.merge_encoder import MergeEncoder, encodes_merges
+from imp_service.text.tokens.pair_form import PairForm
 from imp_service.text.tokens.piece_types import VocabularyKind
 from imp_service.text.tokens.segments import Segmenter, TextSpan
 from imp_service.text.tokens.special_tokens import SpecialIds
@@ -28,6 +30,8 @@ _TRIAL = (
     + "a" * 300
     + " " * 300
 )
+# Characters of several texts that are encoded together: as many parts keep the library's threads busy.
+MANY_CHARS = 16 * PART_CHARS
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,16 @@ class Tokenizer:
         return frozenset(self._vocabulary.special.ends)
 
     @property
+    def pair_form(self) -> PairForm | None:
+        """How two texts are one input; None: the model's files do not say."""
+        return self._vocabulary.pair
+
+    @property
+    def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The ids before and after a text that gets special tokens."""
+        return self._vocabulary.before, self._vocabulary.after
+
+    @property
     def special_ids(self) -> frozenset[int]:
         """Ids that are not text."""
         return self._table.special
@@ -140,6 +154,12 @@ class Tokenizer:
     def table(self) -> TokenTable:
         """For streaming and for constraints."""
         return self._table
+
+    @cached_property
+    def infill(self) -> InfillTokens | None:
+        """The tokens with which the model fills in the middle; None if it has none."""
+        vocabulary = self._vocabulary
+        return read_infill(vocabulary.special.infill, vocabulary.pieces, vocabulary.types)
 
     @cached_property
     def sha256(self) -> str:
@@ -179,6 +199,28 @@ class Tokenizer:
                 raise TooManyTokens(len(ids))
         return ids
 
+    def encode_many(self, inputs: Sequence[Sequence[TextSpan]]) -> list[list[int]]:
+        """The ids of each input, without those around a text. Short inputs are encoded together, on several threads."""
+        found: list[list[int]] = [[] for _ in inputs]
+        batch: list[Found | TextPart] = []
+        owners: list[int] = []
+        n_chars = 0
+
+        def encode() -> None:
+            for owner, ids in zip(owners, self._encoded(batch), strict=True):
+                found[owner] += ids
+
+        for i, spans in enumerate(inputs):
+            for segment in self._segmenter.segments(spans):
+                batch.append(segment)
+                owners.append(i)
+                n_chars += len(segment.text)
+            if n_chars >= MANY_CHARS:
+                encode()
+                batch, owners, n_chars = [], [], 0
+        encode()
+        return found
+
     def encode_rest(self, text: str) -> list[int]:
         """Ids of a text that goes on after other text: no space is put before it.
 
@@ -192,7 +234,7 @@ class Tokenizer:
 
     def encode_parts(self, spans: Sequence[TextSpan], *, add_special_tokens: bool) -> Iterator[list[int]]:
         """The ids of `encode_spans`, part by part; the text is encoded only as far as the caller iterates."""
-        before, after = self._added_ids() if add_special_tokens else ([], [])
+        before, after = map(list, self.around if add_special_tokens else ((), ()))
         yield before
         batch: list[Found | TextPart] = []
         n_chars = 0
@@ -221,7 +263,7 @@ class Tokenizer:
         self, text: str, *, add_special_tokens: bool = True, parse_special_tokens: bool = False
     ) -> Iterator[Encoding]:
         """The same, a segment of the text at a time."""
-        before, after = self._added_ids() if add_special_tokens else ([], [])
+        before, after = map(list, self.around if add_special_tokens else ((), ()))
         yield Encoding(before, [0] * len(before))
         position = 0
         for segment in self._segmenter.segments([TextSpan(text, parse_special_tokens)]):
@@ -258,22 +300,18 @@ class Tokenizer:
             if not 0 <= token_id < n_tokens:
                 raise FieldInvalid(f"token_ids[{index}]", f"{token_id}, expected an id below {n_tokens}")
 
-    def _added_ids(self) -> tuple[list[int], list[int]]:
-        return list(self._vocabulary.before), list(self._vocabulary.after)
-
     def _encode_batch(self, batch: Sequence[Found | TextPart]) -> list[int]:
+        return [token_id for ids in self._encoded(batch) for token_id in ids]
+
+    def _encoded(self, batch: Sequence[Found | TextPart]) -> Iterator[list[int]]:
+        """The ids of each segment."""
         encoded = {}
         for takes_prefix in (True, False):
             texts = [each.encoded for each in batch if isinstance(each, TextPart) and each.takes_prefix == takes_prefix]
             with native_boundary("tokenizers"):
                 encoded[takes_prefix] = iter(self._backends.of_segment(takes_prefix).ids(texts))
-        ids: list[int] = []
         for each in batch:
-            if isinstance(each, Found):
-                ids.append(each.token_id)
-            else:
-                ids += next(encoded[each.takes_prefix])
-        return ids
+            yield [each.token_id] if isinstance(each, Found) else next(encoded[each.takes_prefix])
 
     def _encode_part(self, part: TextPart) -> tuple[list[int], NDArray[np.int64]]:
         encoder = self._backends.of_segment(part.takes_prefix)

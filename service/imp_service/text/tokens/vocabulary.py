@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from imp_service.text.errors import TokenizerInvalid, UnknownPreTokenizer
 from imp_service.text.tokens.added_tokens import MatchRule, MatchRules
 from imp_service.text.tokens.metadata import TokenizerMetadata
+from imp_service.text.tokens.pair_form import PairForm, form_of_singles
 from imp_service.text.tokens.piece_types import BYTE_TO_CHAR, SPECIAL_TYPES, TokenType, VocabularyKind, render_pieces
 from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer, Step
 from imp_service.text.tokens.special_tokens import (
@@ -84,6 +85,8 @@ class Vocabulary:
     # The ids around a text that gets special tokens.
     before: tuple[int, ...]
     after: tuple[int, ...]
+    # The ids around the texts of a pair; None: the file has no form of a pair.
+    pair: PairForm | None
     prefix: Prefix
     removes_extra_spaces: bool
     # `removes_extra_spaces` strips all white space from the ends, as llama.cpp does; SentencePiece strips spaces.
@@ -161,6 +164,7 @@ def read_vocabulary(
         match_rules=dict.fromkeys(read_right_stripping(keys, pieces, types), MatchRule(strips_right=True)),
         before=before,
         after=after,
+        pair=form_of_singles(before, after, has_types=kind is VocabularyKind.WORD_PIECE),
         prefix=_read_prefix(keys, kind),
         removes_extra_spaces=_or(keys.flag("remove_extra_whitespaces"), False),
         strips_white_space=True,

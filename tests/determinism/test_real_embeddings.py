@@ -1,0 +1,47 @@
+"""A real embedding model gives the similarities that its page prints, and each text the same bits in any company."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import imp_service
+from determinism.test_real_vectors import FIRST_IDS, PUBLISHED, TEXTS, real_folder
+from determinism.test_real_weights import with_real_weights
+from imp_service import LanguageModel
+from support.oracles.tolerances import PRINTED_SIMILARITY, UNIT_LENGTH
+
+pytestmark = [with_real_weights, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[LanguageModel]:
+    with imp_service.load(real_folder()) as model:
+        yield model
+
+
+def test_emb_4_the_similarities_are_those_of_the_page(model: LanguageModel) -> None:
+    assert model.tokenize(TEXTS[0]) == FIRST_IDS
+    vectors = np.asarray(model.embed(TEXTS), np.float64)
+    assert vectors.shape == (3, 384)
+    assert np.abs(vectors @ vectors.T - PUBLISHED).max() < PRINTED_SIMILARITY
+    assert np.abs(np.linalg.norm(vectors, axis=1) - 1).max() < UNIT_LENGTH
+    # Two words in another order are seen.
+    other = np.asarray(model.embed(["The lovely weather is today."]), np.float64)
+    assert abs(float(other[0] @ vectors[1]) - PUBLISHED[0][1]) > 10 * PRINTED_SIMILARITY
+
+
+def test_emb_4_a_vector_has_the_same_bits_alone_and_among_others(model: LanguageModel) -> None:
+    chosen = random.Random(5)
+    words = " ".join(TEXTS).split()
+    texts = [" ".join(chosen.choices(words, k=chosen.randint(1, 120))) for _ in range(96)]
+    together = [vector.tobytes() for vector in model.embed(texts)]
+    order = chosen.sample(range(96), 96)
+    shuffled = [vector.tobytes() for vector in model.embed([texts[i] for i in order])]
+    assert shuffled == [together[i] for i in order]
+    for i in range(0, 96, 8):
+        assert model.embed([texts[i]])[0].tobytes() == together[i]
+    assert len(set(together)) == 96
