@@ -25,6 +25,6 @@ if [ "${#packages[@]}" != 0 ]; then
   apt-get -o Acquire::Retries=5 update -qq
   DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=5 install -y -qq "${packages[@]}" >/dev/null
 fi
-for folder in examples/node examples/openai examples/vercel tests/service/http_api/playground tests/house/workflows; do
+for folder in examples/{node,openai,anthropic,vercel} tests/service/http_api/playground tests/house/workflows; do
   npm install --prefix "$folder" --no-audit --no-fund --silent --fetch-retries 5
 done

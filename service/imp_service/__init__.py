@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Never
 
-    from imp_service.api.chat_prompt import ChatMessage, ChatPrompt, PromptParts
+    from imp_service.api.chat_prompt import ChatMessage, ChatPrompt, InfillFile, InfillPrompt, PromptParts
     from imp_service.api.constraint_spec import ConstraintKind, ConstraintSpec
+    from imp_service.api.decisions import Decision, IntegerRange, LabelProbability
     from imp_service.api.errors import (
         DeviceError,
         Error,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from imp_service.api.reports import LoadReport, ModelInfo
     from imp_service.api.threaded_generation import AsyncGeneration, AsyncGenerations
     from imp_service.api.tool_calls import ToolCallDelta
+    from imp_service.api.vectors import Ranking, RankResult, Vectors
     from imp_service.client.connect import connect, connect_async
     from imp_service.client.model.async_client import AsyncClient
     from imp_service.client.model.client import Client
@@ -81,6 +83,7 @@ __all__ = [
     "ConfigError",
     "ConstraintKind",
     "ConstraintSpec",
+    "Decision",
     "DeviceError",
     "DrafterReport",
     "DryOptions",
@@ -92,14 +95,20 @@ __all__ = [
     "GenerationResult",
     "Generations",
     "Image",
+    "InfillFile",
+    "InfillPrompt",
+    "IntegerRange",
     "InternalError",
     "InvalidArgument",
+    "LabelProbability",
     "LanguageModel",
     "LoadReport",
     "ModelError",
     "ModelInfo",
     "OutputOptions",
     "PromptParts",
+    "RankResult",
+    "Ranking",
     "ResourceExhausted",
     "SamplingOptions",
     "Session",
@@ -118,6 +127,7 @@ __all__ = [
     "TokenScores",
     "ToolCallDelta",
     "Usage",
+    "Vectors",
     "Violation",
     "__version__",
     "connect",
@@ -125,7 +135,10 @@ __all__ = [
     "load",
 ]
 
-_PLAIN = ("errors", "options", "replies", "reports", "chat_prompt", "image", "constraint_spec", "tool_calls")
+_PLAIN = (
+    *("errors", "options", "decisions", "replies", "reports", "chat_prompt", "image", "constraint_spec", "tool_calls"),
+    "vectors",
+)
 # The modules with the public names, in the order of the search. Modules of `api` do not need the core; only the last
 # one imports asyncio.
 _HOMES = (*(f"api.{module}" for module in _PLAIN), "config", "generation", "api.threaded_generation")

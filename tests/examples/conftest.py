@@ -28,6 +28,8 @@ ENDLESS = (
     *("-c", "16K", "--set", "model.overrides.untrained_context=true"),
     *("--set", "model.overrides.eos_token_ids=[]"),
 )
+# Vectors too.
+POOLED = ("--set", "model.overrides.pooling=mean")
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -37,7 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One server for all tests, on TCP, on a Unix socket and over HTTP."""
     folder = tmp_path_factory.mktemp("examples")
     listen = ("--listen", "127.0.0.1:0", "--listen", f"unix://{folder}/imp.sock", "--http", "127.0.0.1:0")
-    with server_process(folder, *listen, *ENDLESS) as process:
+    with server_process(folder, *listen, *ENDLESS, *POOLED) as process:
         process.wait_until_ready()
         yield process
 
@@ -151,5 +153,7 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "curl": _curl,
     "python with openai": lambda program: _python(program, "openai"),
     "node with openai": lambda program: _node(program, "openai"),
+    "python with anthropic": lambda program: _python(program, "anthropic"),
+    "node with anthropic": lambda program: _node(program, "anthropic"),
     "node with ai": lambda program: _node(program, "vercel"),
 }

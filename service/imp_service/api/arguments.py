@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from .chat_prompt import ChatMessage, ChatPrompt, ContentParts, joined
+from .chat_prompt import ChatMessage, ChatPrompt, ContentParts, InfillPrompt, joined
 from .constraint_spec import ConstraintKind, ConstraintSpec
 from .content_parts import NO_PART, text_member
 from .errors import invalid
@@ -25,6 +25,7 @@ GROUPS: Mapping[str, Any] = {
 GENERATION_PARAMETERS = [
     *(each for group in GROUPS.values() for each in parameters_of(group)),
     *(each for each in parameters_of(NO_PROMPT) if each.name != "prompt"),
+    inspect.Parameter("suffix", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="str | None"),
     *(inspect.Parameter(kind.value, inspect.Parameter.KEYWORD_ONLY, default=None) for kind in ConstraintKind),
 ]
 CHAT_PARAMETERS = [each for each in parameters_of(ChatPrompt(())) if each.name != "messages"]
@@ -37,6 +38,8 @@ Conversation = str | Sequence[Message] | ChatPrompt
 def request_of(prompt: Prompt | GenerationRequest, options: dict[str, Any]) -> GenerationRequest:
     """A request for a prompt with these keywords. If the prompt is a request, they override its fields."""
     request = prompt if isinstance(prompt, GenerationRequest) else GenerationRequest(prompt)
+    if (suffix := options.pop("suffix", None)) is not None:
+        request = replace(request, prompt=_with_gap(request.prompt, suffix))
     if isinstance(options.get("stop"), str):
         options["stop"] = (options["stop"],)
     groups = {}
@@ -49,6 +52,15 @@ def request_of(prompt: Prompt | GenerationRequest, options: dict[str, Any]) -> G
     if constraint is not None:
         options["constraint"] = constraint
     return take(replace(request, **groups), options)
+
+
+def _with_gap(prefix: Prompt, suffix: object) -> InfillPrompt:
+    """The prompt of a text before a gap and one after it."""
+    if not isinstance(prefix, str):
+        raise invalid("suffix", f"given with {type(prefix).__name__}, expected a prompt that is text")
+    if not isinstance(suffix, str):
+        raise invalid("suffix", f"{type(suffix).__name__}, expected a text")
+    return InfillPrompt(prefix, suffix)
 
 
 def sampling_of(sampling: SamplingOptions | None, options: dict[str, Any]) -> SamplingOptions | None:

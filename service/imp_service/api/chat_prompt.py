@@ -1,4 +1,4 @@
-"""A conversation, and a prompt in parts, as callers send them."""
+"""A conversation, a prompt in parts, and a text with a gap, as callers send them."""
 
 from __future__ import annotations
 
@@ -64,6 +64,34 @@ class PromptParts:
     """
 
     parts: tuple[str | Sequence[int] | Image, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InfillFile:
+    """A further file of a repository, which the model sees before the one that it fills."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class InfillPrompt:
+    """A text with a gap, which the model fills, with the tokens that its vocabulary has for that.
+
+    Special tokens that a text spells are text.
+    """
+
+    prefix: str
+    suffix: str
+    # What the output continues: the beginning of the text in the gap.
+    middle: str = ""
+    files: tuple[InfillFile, ...] = ()
+
+    def texts(self) -> Iterator[str]:
+        """All texts."""
+        yield from (self.prefix, self.suffix, self.middle)
+        for each in self.files:
+            yield from (each.name, each.text)
 
 
 def images_of(prompt: object, path: str = "") -> Iterator[tuple[str, Image]]:

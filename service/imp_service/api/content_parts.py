@@ -14,6 +14,8 @@ TEXT_MEMBERS: Mapping[str, str] = {
 # The kinds of parts that are images, of the chat API and of responses, and the member that has the image.
 IMAGE_KINDS = ("image_url", "input_image")
 IMAGE_MEMBER = "image_url"
+# A JSON text that has an image has one of these words, in any API.
+IMAGE_WORDS = (IMAGE_MEMBER, "base64")
 NO_PART = "is not supported: messages are text and images"
 
 

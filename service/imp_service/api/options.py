@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from .chat_prompt import ChatPrompt, PromptParts
+from .chat_prompt import ChatPrompt, InfillPrompt, PromptParts
 from .constraint_spec import Constraint
 from .errors import Violation
 from .facts import option
@@ -277,7 +277,7 @@ FORCED = "required"
 BY_NAME = "function:"
 TOOL_CHOICES = ("", "none", "auto", FORCED)
 
-Prompt = str | Sequence[int] | ChatPrompt | PromptParts
+Prompt = str | Sequence[int] | ChatPrompt | PromptParts | InfillPrompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +293,13 @@ class GenerationRequest:
     num_sequences: int = option(1, Core("num_sequences"), about="choices of each prompt", openai="n", vllm="n")
     priority: int = option(0, Core("priority"), about="as the metadata key `imp-priority`", openai="priority")
     tenant: str = option("", Text(0, "tenant_bytes"))
+    # None: any number.
+    max_reasoning_tokens: int | None = option(
+        None,
+        LimitedCount(),
+        about="most tokens of reasoning; the next ones close it. 0: none",
+        openai="thinking_token_budget",
+    )
     # "none", "auto", "required" or "function:NAME"; empty: the template gets the tools, and the model decides.
     tool_choice: str = option("", OneOf(TOOL_CHOICES, BY_NAME))
     # False: the output ends after its first call. Needs `output.parse` if the choice does not require a call.

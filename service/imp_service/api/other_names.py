@@ -27,6 +27,7 @@ SAME: Mapping[str, str] = {
     **dict.fromkeys(("guided_choice", "choice"), "choices"),
     **dict.fromkeys(("grammar", "guided_grammar"), "gbnf"),
     "chat_template_kwargs": "template_kwargs",
+    "thinking_token_budget": "max_reasoning_tokens",
 }
 _THINKING = 'write template_kwargs={"enable_thinking": True or False}, if the chat template has the variable'
 _EFFORT = 'write template_kwargs={"reasoning_effort": "low"}, if the chat template has the variable'

@@ -82,6 +82,8 @@ class Started:
     # None: nobody asked for it.
     sparse_prefill: SparsePrefillReport | None = None
     media: Sequence[MediaSpan] = ()
+    # Of the prompt's last token: little-endian numbers of 32 bits. Only a decision asks for them.
+    logits: bytes = field(default=b"", repr=False)
 
     @property
     def seed(self) -> int:

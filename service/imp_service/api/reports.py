@@ -11,6 +11,18 @@ from .shown import model_text
 
 
 @dataclass(frozen=True, slots=True)
+class EmbeddingSupport:
+    """The vectors and scores that a model makes of texts."""
+
+    dimensions: int  # of a vector; 0 where it only scores
+    pooling: str  # "mean", "cls", "last"; "rank" or "yes_no" where it scores
+    max_tokens: int  # of an input, with the special ones
+    prompt_names: Sequence[str] = ()
+    reranks: bool = False
+    is_matryoshka: bool = False  # the first components are a vector too
+
+
+@dataclass(frozen=True, slots=True)
 class ModelInfo:
     """`imp.v1.GetModelInfoResponse`."""
 
@@ -35,6 +47,7 @@ class ModelInfo:
     supports_logits: bool
     drafters: Sequence[str] = ()  # what guesses tokens ahead, in the order of use
     supports_sparse_prefill: bool = False
+    embeddings: EmbeddingSupport | None = None  # None: it makes neither vectors nor scores
 
 
 def info_text(info: ModelInfo) -> str:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from .arguments import request_of
-from .chat_prompt import ChatPrompt, PromptParts
+from .chat_prompt import ChatPrompt, InfillPrompt, PromptParts
 from .errors import Error, FieldsInvalid, ResourceExhausted, Violation, error_of, invalid
 from .image import Image
 from .options import GenerationRequest, Prompt
@@ -17,7 +17,7 @@ from .replies import GenerationResult
 
 Prompts = list[str] | tuple[str, ...] | list[list[int]] | list[ChatPrompt] | list[GenerationRequest]
 # The fields of a request that its prompt sets.
-_OF_PROMPT = ("prompt", "text", "token_ids", "chat", "parts")
+_OF_PROMPT = ("prompt", "text", "token_ids", "chat", "parts", "infill")
 
 
 class OneGeneration(Protocol):
@@ -50,7 +50,7 @@ def requests_of(
         raise invalid("prompt", "a list of messages, expected text or token ids: chat() takes messages")
     if is_list and any(isinstance(each, Image) for each in given):
         return request_of(PromptParts(tuple(given)), options)
-    if not is_list or not isinstance(given[0], Sized | ChatPrompt | PromptParts | GenerationRequest):
+    if not is_list or not isinstance(given[0], Sized | ChatPrompt | PromptParts | InfillPrompt | GenerationRequest):
         return request_of(given, options)
     found = []
     for i, each in enumerate(given):

@@ -31,10 +31,13 @@ class Command(NamedTuple):
         return cast(CommandModule, import_module(f"imp_service.cli.{self.name}"))
 
 
-CALL_METHODS = ("chat", "generate", "info", "load", "health", "tokenize", "detokenize")
+CALL_METHODS = ("chat", "generate", "decide", "embed", "rerank", "info", "load", "health", "tokenize", "detokenize")
 COMMANDS = (
     Command("run", "answer a question, or continue a text", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
     Command("chat", "talk with a model", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
+    Command("decide", "weigh the answers to a question", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
+    Command("embed", "make vectors of texts", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
+    Command("rerank", "rank documents by a query", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
     Command("serve", "serve a model over gRPC and OpenAI's HTTP API", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
     Command("call", "call a running server", CALL_METHODS),
     Command("top", "watch a running server"),

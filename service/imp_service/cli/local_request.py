@@ -9,10 +9,11 @@ from imp_service.cli.failure import CommandError
 from imp_service.cli.options.images import reads_no_images, shown_name
 from imp_service.cli.options.output import BUILT_IN_TOKENS
 from imp_service.cli.options.sampling import given_sampling, read_constraint
+from imp_service.cli.terminal import print_note
 
 if TYPE_CHECKING:
-    from imp_service.api.chat_prompt import ContentParts, PromptParts
-    from imp_service.api.options import GenerationRequest
+    from imp_service.api.chat_prompt import ContentParts, InfillPrompt, PromptParts
+    from imp_service.api.options import GenerationRequest, Prompt
     from imp_service.config import Config
     from imp_service.generation import ModelRuntime
     from imp_service.text import ChatPrompt, ConstraintSpec
@@ -41,6 +42,16 @@ def no_images(config: "Config", name: str) -> CommandError:
     return reads_no_images("the built-in demo" if is_built_in(config) else name)
 
 
+def is_chat(model: "ModelRuntime", arguments: Namespace) -> bool:
+    """Whether the prompt is a message. Says so if the model has no chat template, which makes it a text to continue."""
+    if arguments.raw or not model.text.templates.is_empty:
+        return not arguments.raw
+    if arguments.system is not None:
+        raise CommandError("NO_CHAT_TEMPLATE", "--system: this model has no chat template, so it takes none")
+    print_note("— this model has no chat template, so it continues the text.")
+    return False
+
+
 def content_of(text: str, images: Sequence[bytes]) -> "str | ContentParts":
     """The content of a message: its images, then its text."""
     from imp_service.api.image import Image
@@ -64,9 +75,17 @@ def continued(text: str, images: Sequence[bytes]) -> "str | PromptParts":
     return parts if isinstance(parts, str) else PromptParts(parts)
 
 
-def sampled_request(
-    model: "ModelRuntime", prompt: "str | ChatPrompt | PromptParts", arguments: Namespace
-) -> "GenerationRequest":
+def filled(model: "ModelRuntime", prefix: str, suffix: str) -> "InfillPrompt":
+    """A gap to fill. Raises CommandError if the model fills none."""
+    from imp_service.api.chat_prompt import InfillPrompt
+    from imp_service.generation.infill import NO_INFILL
+
+    if model.tokenizer.infill is None:
+        raise CommandError("NOT_SUPPORTED_BY_MODEL", f"--suffix: {NO_INFILL}")
+    return InfillPrompt(prefix, suffix)
+
+
+def sampled_request(model: "ModelRuntime", prompt: "Prompt", arguments: Namespace) -> "GenerationRequest":
     """The request for `prompt`, a text to continue or a chat, with the options of the command line."""
     from imp_service.api.options import GenerationRequest, SamplingOptions, StopOptions
     from imp_service.text import ChatPrompt
@@ -78,10 +97,11 @@ def sampled_request(
         # No bound beyond the context: then the context ends the text, and the engine reports that.
         max_tokens = bound if len(read.ids) + bound <= model.max_context else None
     return GenerationRequest(
-        prompt if read.images.plans else read.ids,
+        prompt if read.images.plans or read.ends else read.ids,
         sampling=SamplingOptions(**given_sampling(arguments)),  # type: ignore[arg-type]
         stop=StopOptions(max_tokens=max_tokens),
         constraint=_constraint(arguments),
+        max_reasoning_tokens=arguments.max_reasoning_tokens,
     )
 
 

@@ -2,12 +2,13 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from imp_service.cli.answer import Answer, answer_object, collect, print_end
 from imp_service.cli.arguments import Once
 from imp_service.cli.failure import CommandError
-from imp_service.cli.local_request import check_images, continued, question, sampled_request
+from imp_service.cli.local_request import check_images, continued, filled, is_chat, question, sampled_request
 from imp_service.cli.options.images import add_image_option, read_images, tell_of_chat
 from imp_service.cli.options.output import add_output_options, check_output_options
 from imp_service.cli.options.settings import (
@@ -17,10 +18,10 @@ from imp_service.cli.options.settings import (
     load_model_settings,
 )
 from imp_service.cli.options.words import STDIN, add_words, load_named_model, read_words, split_words
-from imp_service.cli.terminal import AnswerWriter, answer_writer, is_interactive, is_prompt_shown, print_dim, print_note
+from imp_service.cli.terminal import AnswerWriter, answer_writer, is_interactive, is_prompt_shown, print_dim
 
 if TYPE_CHECKING:
-    from imp_service.api.options import GenerationRequest
+    from imp_service.api.options import GenerationRequest, Prompt
     from imp_service.cli.terminal import TextWriter
     from imp_service.generation import LanguageModel, ModelRuntime
 
@@ -28,6 +29,7 @@ EXAMPLES = (
     'imp run "What is imp?"',
     'imp run model.gguf --system "Be brief." "Why is the sky blue?"',
     'imp run model.gguf --raw --temperature 0 -n 100 "The sky is blue because"',
+    'imp run coder.gguf "def add(a, b):" --suffix "return total"',
     'imp run model.gguf --json-schema schema.json "Describe a cat."',
     'imp run SmolVLM2.gguf --image cat.jpg "What is this?"',
 )
@@ -40,6 +42,12 @@ def configure(parser: ArgumentParser) -> None:
     add_speculation_options(parser)
     add_image_option(parser)
     parser.add_argument("--raw", action="store_true", help="continue the text, without the model's chat template")
+    parser.add_argument(
+        "--suffix",
+        metavar="TEXT",
+        action=Once,
+        help="fill the gap between PROMPT and this text, as code editors do",
+    )
     parser.add_argument("--system", metavar="TEXT", action=Once, help="the system message, before the question")
     parser.add_argument(
         "--plain", action="store_true", help="show the answer as the model writes it (default: Markdown on a terminal)"
@@ -52,8 +60,11 @@ def run(arguments: Namespace) -> int:
     from imp_service.cli.banner import is_built_in, print_banner
 
     words = split_words(arguments, is_model=False)
+    arguments.raw = arguments.raw or arguments.suffix is not None
     if arguments.raw and arguments.system is not None:
-        raise CommandError("USAGE", "--system: given together with --raw, expected one of them")
+        raise CommandError("USAGE", "--system: given together with --raw or --suffix, expected one of them")
+    if arguments.suffix is not None and arguments.images:
+        raise CommandError("USAGE", "--suffix: given together with --image, expected one of them")
     if not (words or arguments.raw or arguments.json) and is_interactive():
         from imp_service.cli import chat
 
@@ -68,29 +79,28 @@ def run(arguments: Namespace) -> int:
     with LanguageModel(runtime) as model:
         print_banner(runtime, file)
         check_images(runtime, zip(arguments.images, images, strict=True))
-        is_chat = _is_chat(runtime, arguments)
-        if images and not is_chat and runtime.images is not None and runtime.images.needs_chat:
+        is_asked = is_chat(runtime, arguments)
+        if images and not is_asked and runtime.images is not None and runtime.images.needs_chat:
             tell_of_chat("imp run without --raw")
-        asked = question(prompt, arguments.system, images) if is_chat else continued(prompt, images)
+        asked = _asked(runtime, prompt, images, arguments, is_chat=is_asked)
         request = sampled_request(runtime, asked, arguments)
         if arguments.json:
             _write_json(model, request)
         else:
-            writer = _writer(arguments, is_chat=is_chat)
-            if not is_chat and is_prompt_shown(" ".join(words) or STDIN):
+            writer = _writer(arguments, is_chat=is_asked)
+            if not is_asked and is_prompt_shown(" ".join(words) or STDIN):
                 AnswerWriter(sys.stderr).write(prompt)
             _write_text(model, request, writer, arguments.verbose, has_hints=is_built_in(config))
     return 0
 
 
-def _is_chat(model: "ModelRuntime", arguments: Namespace) -> bool:
-    """Whether the prompt is a message. Says so if the model has no chat template, which makes it a text to continue."""
-    if arguments.raw or not model.text.templates.is_empty:
-        return not arguments.raw
-    if arguments.system is not None:
-        raise CommandError("NO_CHAT_TEMPLATE", "--system: this model has no chat template, so it takes none")
-    print_note("— this model has no chat template, so it continues the text.")
-    return False
+def _asked(
+    model: "ModelRuntime", text: str, images: Sequence[bytes], arguments: Namespace, *, is_chat: bool
+) -> "Prompt":
+    """What the words of the command line ask."""
+    if arguments.suffix is not None:
+        return filled(model, text, arguments.suffix)
+    return question(text, arguments.system, images) if is_chat else continued(text, images)
 
 
 def _writer(arguments: Namespace, *, is_chat: bool) -> "TextWriter":

@@ -17,7 +17,13 @@ MIB = 1 << 20
 _MOST_VOCABULARY_BYTES = 128 * MIB
 _MOST_BYTES = 4 * MIB
 # The first of these files that there is has the vocabulary: the others are as large, and would not be used.
-_VOCABULARIES = (("tokenizer.json",), ("tokenizer.model",), ("tekken.json",), ("vocab.json", "merges.txt"))
+_VOCABULARIES = (
+    ("tokenizer.json",),
+    ("tokenizer.model",),
+    ("tekken.json",),
+    ("vocab.json", "merges.txt"),
+    ("vocab.txt",),
+)
 _FILES = (
     "tokenizer_config.json",
     "special_tokens_map.json",

@@ -12,6 +12,8 @@ from imp_service.config.settings import devices_of_tests
 from imp_service.config.toml import write_key
 from imp_service.core.errors import Error
 
+# The pooling of a reranker that writes its judgement as a token.
+YES_NO = "yes_no"
 # Devices whose kernels have the same names.
 _ALIKE = {"cpu": ("cpu",), "cuda": ("cuda", *devices_of_tests())}
 
@@ -23,6 +25,8 @@ def core_overrides(settings: Settings) -> _core.ModelOverrides:
     overrides.max_context = wanted.max_context
     overrides.context_limit = None if wanted.max_context else settings.limits.max_context or None
     overrides.untrained_context = wanted.untrained_context
+    # The head of the model answers yes or no: the core makes no vector.
+    overrides.pooling = None if wanted.pooling == YES_NO else wanted.pooling
     words = cache_words(settings)
     overrides.kv_dtype = None if words is AUTO else words
     overrides.kv_layers = list(wanted.kv_layers.items())

@@ -8,11 +8,18 @@ from urllib.parse import unquote
 
 from imp_service import __version__
 from imp_service.core.installation import revision
+from imp_service.generation.embedding_facts import EmbeddingFacts
 from imp_service.http_api.http_call import HttpCall
-from imp_service.http_api.openai.events import dumps
+from imp_service.http_api.json_text import dumps
 from imp_service.serving.model_names import public_name, require_served
 from imp_service.serving.server_state import ServerState
 from imp_service.tables import SAMPLER_FIELDS
+
+
+def outputs_of(facts: EmbeddingFacts) -> list[str]:
+    """What the model makes of texts."""
+    made = {"text": facts.has_head, "embeddings": facts.embeds, "scores": facts.reranks}
+    return [name for name, is_made in made.items() if is_made]
 
 
 class Models:
@@ -57,6 +64,7 @@ class Models:
             "default_sampling": {field: getattr(model.default_sampling, field) for field in SAMPLER_FIELDS},
             "default_sampling_origins": dict(model.default_sampler.origins),
             "input_modalities": ["text"] if model.images is None else ["text", "image"],
+            "output_modalities": outputs_of(model.embedder.facts),
         }
 
     def _answer(self, call: HttpCall, value: object) -> None:

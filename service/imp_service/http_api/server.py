@@ -9,16 +9,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from imp_service.config.address import Address
+from imp_service.http_api.anthropic.api import Anthropic
+from imp_service.http_api.anthropic.form import ANTHROPIC
 from imp_service.http_api.guard import Guard
 from imp_service.http_api.handler import HttpHandler
 from imp_service.http_api.models import Models
 from imp_service.http_api.openai.api import OpenAi
+from imp_service.http_api.openai.decisions import TypedDecisions
 from imp_service.http_api.page import playground
 from imp_service.http_api.probes import Probes
-from imp_service.http_api.refusals import embeddings
-from imp_service.http_api.routes import EVERYONE, GENERATES, LISTS, PROBE, PUBLIC, READS, SCRAPED, SHOWS, Route, Routes
+from imp_service.http_api.routes import (
+    EVERYONE,
+    GENERATES,
+    PREPARES,
+    PROBE,
+    PUBLIC,
+    READS,
+    SCRAPED,
+    SHOWS,
+    Route,
+    Routes,
+)
 from imp_service.http_api.tls import server_context
 from imp_service.http_api.tokens import Tokens
+from imp_service.http_api.vectors.api import VectorsApi
 from imp_service.serving.lifecycle import Phase
 from imp_service.serving.listening import Addresses, bind_socket
 from imp_service.serving.security.access import Access
@@ -52,14 +66,33 @@ def make_routes(state: ServerState, probes: Probes) -> Routes:
 
 def api_routes(state: ServerState) -> list[Route]:
     """The paths whose answers are the same from every server with this model."""
-    openai, models, tokens = OpenAi(state), Models(state), Tokens(state)
+    openai, decisions, vectors = OpenAi(state), TypedDecisions(state), VectorsApi(state)
+    anthropic, models, tokens = Anthropic(state), Models(state), Tokens(state)
     return [
         Route("POST", "/v1/chat/completions", GENERATES, openai.chat, alias="/chat/completions", takes_images=True),
         Route("POST", "/v1/completions", GENERATES, openai.completions, alias="/completions"),
         Route("POST", "/v1/responses", GENERATES, openai.responses, alias="/responses", takes_images=True),
-        Route("POST", "/v1/embeddings", READS, embeddings, alias="/embeddings"),
-        Route("GET", "/v1/models", LISTS, models.list, alias="/models"),
-        Route("GET", "/v1/models/{id}", LISTS, models.get, alias="/models/{id}"),
+        Route("POST", "/infill", GENERATES, openai.infill),
+        Route("POST", "/v1/decisions", GENERATES, decisions.create, alias="/decisions", takes_images=True),
+        Route("POST", "/v1/embeddings", GENERATES, vectors.embeddings, alias="/embeddings"),
+        Route("POST", "/embed", GENERATES, vectors.tei_embed),
+        Route("POST", "/v1/rerank", GENERATES, vectors.rerank, alias="/rerank"),
+        Route("POST", "/v2/rerank", GENERATES, vectors.rerank_v2),
+        Route("POST", "/v1/score", GENERATES, vectors.score, alias="/score"),
+        Route(
+            "POST", "/v1/messages", GENERATES, anthropic.messages, alias="/messages", takes_images=True, form=ANTHROPIC
+        ),
+        Route(
+            "POST",
+            "/v1/messages/count_tokens",
+            PREPARES,
+            anthropic.count_tokens,
+            alias="/messages/count_tokens",
+            takes_images=True,
+            form=ANTHROPIC,
+        ),
+        Route("GET", "/v1/models", PREPARES, models.list, alias="/models"),
+        Route("GET", "/v1/models/{id}", PREPARES, models.get, alias="/models/{id}"),
         Route("POST", "/tokenize", READS, tokens.tokenize, takes_images=True),
         Route("POST", "/detokenize", READS, tokens.detokenize),
         Route("GET", "/version", SHOWS, models.version),

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 from imp_service.api.options import Prompt
 from imp_service.api.rules import token_violations
-from imp_service.http_api.bodies import read_body
+from imp_service.http_api.checked_body import read_fields
 from imp_service.http_api.http_call import HttpCall
-from imp_service.http_api.openai.events import dumps
+from imp_service.http_api.json_text import dumps
 from imp_service.http_api.openai.fields import DETOKENIZE, TOKENIZE
-from imp_service.http_api.openai.reading import Reading
-from imp_service.http_api.openai.requests import chat_variables, documents_of, messages_of
-from imp_service.http_api.openai.tools import AUTO, read_tools, tools_json
+from imp_service.http_api.openai.reasoning import chat_variables
+from imp_service.http_api.openai.requests import documents_of, messages_of
+from imp_service.http_api.openai.tools import read_tools
+from imp_service.http_api.requests.reading import Reading
+from imp_service.http_api.requests.tools import AUTO, tools_json
 from imp_service.serving.errors.field_paths import paths_renamed
 from imp_service.serving.large_replies import ReplySize, as_text, check_text_size, sliced
-from imp_service.serving.model_names import require_served
 from imp_service.serving.prompt_cost import ids_bytes, reading_bytes
 from imp_service.serving.rules.generation_rules import CHAT, DETOKENIZED, TOKENIZED_TEXT
 from imp_service.serving.served_model import ServedModel
 from imp_service.serving.server_state import ServerState
 from imp_service.text import ChatPrompt, TextSpan
-
-T = TypeVar("T")
 
 
 class Tokens:
@@ -43,41 +41,19 @@ class Tokens:
                 text_of(reading, state.served) if "messages" not in reading.values else chat_of(reading, state.served)
             )
 
-        reading, prompt = await self._read(call, TOKENIZE, read, takes_images=True)
+        reading, prompt = await read_fields(call, state, TOKENIZE, read, takes_images=True)
         n_bytes = reading_bytes(prompt, renders_quickly=state.model.text.renders_quickly)
         served = state.served
         body = await state.workers.run(lambda: self._tokenized(reading, prompt, served), n_bytes)
-        call.ignore(reading.ignored)
         call.answer_with(body)
 
     async def detokenize(self, call: HttpCall) -> None:
         """The text of tokens."""
         state = self._state
-        reading, tokens = await self._read(call, DETOKENIZE, lambda reading: tokens_of(reading, state.served))
+        _, tokens = await read_fields(call, state, DETOKENIZE, lambda reading: tokens_of(reading, state.served))
         served = state.served
         body = await state.workers.run(lambda: self._detokenized(tokens, served), ids_bytes(len(tokens)))
-        call.ignore(reading.ignored)
         call.answer_with(body)
-
-    async def _read(
-        self,
-        call: HttpCall,
-        table: Any,
-        read: Callable[[Reading], T],
-        *,
-        takes_images: bool = False,
-    ) -> tuple[Reading, T]:
-        """What `read` makes of the body. Raises FieldsInvalid with everything that is wrong."""
-        state = self._state
-
-        def read_checked(body: Mapping[str, Any]) -> tuple[Reading, T]:
-            reading = Reading(body, table, ignores_unknown=state.settings.http.unknown_fields == "ignore")
-            found = read(reading)
-            reading.refuse()
-            require_served(reading.get("model"), state.served.names)
-            return reading, found
-
-        return await read_body(call, state, read_checked, takes_images=takes_images)
 
     # The rest may take long, and runs on a worker.
 

@@ -4,7 +4,7 @@
 `Images.decode` then makes its pixels, in a process with limits. A model's reader makes the `ImageSizes` of its family.
 """
 
-from imp_service.media.data_url import read_data_url
+from imp_service.media.data_url import read_base64, read_data_url
 from imp_service.media.decoder import Tiles
 from imp_service.media.errors import ImageSettingsInvalid, ImagesRefused, PillowMissing
 from imp_service.media.formats import FILE_FORMATS
@@ -35,6 +35,7 @@ __all__ = [
     "QwenSizes",
     "RawImage",
     "Tiles",
+    "read_base64",
     "read_data_url",
     "special_texts",
 ]

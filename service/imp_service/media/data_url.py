@@ -1,4 +1,4 @@
-"""Reads the bytes of an image from a `data:` URL. No other address is ever fetched."""
+"""Reads the bytes of an image from base64, alone or in a `data:` URL. No other address is ever fetched."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ def read_data_url(url: str, path: str) -> bytes:
     head, comma, text = url.partition(",")
     if not comma or not head.lower().endswith(";base64"):
         raise FieldInvalid(path, "is a data: URL without ;base64, before its bytes; send data:image/png;base64,…")
+    return read_base64(text, path)
+
+
+def read_base64(text: str, path: str) -> bytes:
+    """The bytes of a base64 text, which may have line breaks. Raises `FieldInvalid` at `path` if it is not exact."""
     try:
         return binascii.a2b_base64(text.translate(_WITHOUT_BREAKS), strict_mode=True)
     except ValueError:

@@ -3,6 +3,7 @@ import datetime
 from google.protobuf import duration_pb2 as _duration_pb2
 from . import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -10,8 +11,19 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Truncation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TRUNCATION_UNSPECIFIED: _ClassVar[Truncation]
+    TRUNCATION_NONE: _ClassVar[Truncation]
+    TRUNCATION_END: _ClassVar[Truncation]
+    TRUNCATION_START: _ClassVar[Truncation]
+TRUNCATION_UNSPECIFIED: Truncation
+TRUNCATION_NONE: Truncation
+TRUNCATION_END: Truncation
+TRUNCATION_START: Truncation
+
 class GenerateRequest(_message.Message):
-    __slots__ = ("request_id", "model", "text", "token_ids", "chat", "session_id", "parts", "sampling", "stop", "constraint", "output", "cache", "num_sequences", "sparse_prefill", "speculation", "tool_choice", "parallel_tool_calls")
+    __slots__ = ("request_id", "model", "text", "token_ids", "chat", "session_id", "parts", "infill", "sampling", "stop", "constraint", "output", "cache", "num_sequences", "sparse_prefill", "speculation", "tool_choice", "max_reasoning_tokens", "parallel_tool_calls")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +31,7 @@ class GenerateRequest(_message.Message):
     CHAT_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
+    INFILL_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
     CONSTRAINT_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +41,7 @@ class GenerateRequest(_message.Message):
     SPARSE_PREFILL_FIELD_NUMBER: _ClassVar[int]
     SPECULATION_FIELD_NUMBER: _ClassVar[int]
     TOOL_CHOICE_FIELD_NUMBER: _ClassVar[int]
+    MAX_REASONING_TOKENS_FIELD_NUMBER: _ClassVar[int]
     PARALLEL_TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     model: str
@@ -36,6 +50,7 @@ class GenerateRequest(_message.Message):
     chat: _types_pb2.ChatPrompt
     session_id: str
     parts: _types_pb2.PromptParts
+    infill: _types_pb2.InfillPrompt
     sampling: _types_pb2.SamplingOptions
     stop: _types_pb2.StopOptions
     constraint: _types_pb2.Constraint
@@ -45,8 +60,9 @@ class GenerateRequest(_message.Message):
     sparse_prefill: _types_pb2.SparsePrefillOptions
     speculation: _types_pb2.SpeculationOptions
     tool_choice: str
+    max_reasoning_tokens: int
     parallel_tool_calls: bool
-    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., text: _Optional[str] = ..., token_ids: _Optional[_Union[_types_pb2.TokenIds, _Mapping]] = ..., chat: _Optional[_Union[_types_pb2.ChatPrompt, _Mapping]] = ..., session_id: _Optional[str] = ..., parts: _Optional[_Union[_types_pb2.PromptParts, _Mapping]] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., stop: _Optional[_Union[_types_pb2.StopOptions, _Mapping]] = ..., constraint: _Optional[_Union[_types_pb2.Constraint, _Mapping]] = ..., output: _Optional[_Union[_types_pb2.OutputOptions, _Mapping]] = ..., cache: _Optional[_Union[_types_pb2.CacheOptions, _Mapping]] = ..., num_sequences: _Optional[int] = ..., sparse_prefill: _Optional[_Union[_types_pb2.SparsePrefillOptions, _Mapping]] = ..., speculation: _Optional[_Union[_types_pb2.SpeculationOptions, _Mapping]] = ..., tool_choice: _Optional[str] = ..., parallel_tool_calls: bool = ...) -> None: ...
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., text: _Optional[str] = ..., token_ids: _Optional[_Union[_types_pb2.TokenIds, _Mapping]] = ..., chat: _Optional[_Union[_types_pb2.ChatPrompt, _Mapping]] = ..., session_id: _Optional[str] = ..., parts: _Optional[_Union[_types_pb2.PromptParts, _Mapping]] = ..., infill: _Optional[_Union[_types_pb2.InfillPrompt, _Mapping]] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., stop: _Optional[_Union[_types_pb2.StopOptions, _Mapping]] = ..., constraint: _Optional[_Union[_types_pb2.Constraint, _Mapping]] = ..., output: _Optional[_Union[_types_pb2.OutputOptions, _Mapping]] = ..., cache: _Optional[_Union[_types_pb2.CacheOptions, _Mapping]] = ..., num_sequences: _Optional[int] = ..., sparse_prefill: _Optional[_Union[_types_pb2.SparsePrefillOptions, _Mapping]] = ..., speculation: _Optional[_Union[_types_pb2.SpeculationOptions, _Mapping]] = ..., tool_choice: _Optional[str] = ..., max_reasoning_tokens: _Optional[int] = ..., parallel_tool_calls: bool = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("started", "chunk", "finished")
@@ -171,13 +187,14 @@ class StepOptions(_message.Message):
     def __init__(self, sample: bool = ..., top_logprobs: _Optional[int] = ..., logits: bool = ..., scores: bool = ..., allowed_token_mask: _Optional[bytes] = ...) -> None: ...
 
 class PrefillRequest(_message.Message):
-    __slots__ = ("session_id", "model", "token_ids", "text", "chat", "parts", "position", "sampling", "step", "ttl", "cache", "base")
+    __slots__ = ("session_id", "model", "token_ids", "text", "chat", "parts", "infill", "position", "sampling", "step", "ttl", "cache", "base")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
+    INFILL_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
@@ -190,13 +207,14 @@ class PrefillRequest(_message.Message):
     text: str
     chat: _types_pb2.ChatPrompt
     parts: _types_pb2.PromptParts
+    infill: _types_pb2.InfillPrompt
     position: int
     sampling: _types_pb2.SamplingOptions
     step: StepOptions
     ttl: _duration_pb2.Duration
     cache: _types_pb2.CacheOptions
     base: int
-    def __init__(self, session_id: _Optional[str] = ..., model: _Optional[str] = ..., token_ids: _Optional[_Union[_types_pb2.TokenIds, _Mapping]] = ..., text: _Optional[str] = ..., chat: _Optional[_Union[_types_pb2.ChatPrompt, _Mapping]] = ..., parts: _Optional[_Union[_types_pb2.PromptParts, _Mapping]] = ..., position: _Optional[int] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., step: _Optional[_Union[StepOptions, _Mapping]] = ..., ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cache: _Optional[_Union[_types_pb2.CacheOptions, _Mapping]] = ..., base: _Optional[int] = ...) -> None: ...
+    def __init__(self, session_id: _Optional[str] = ..., model: _Optional[str] = ..., token_ids: _Optional[_Union[_types_pb2.TokenIds, _Mapping]] = ..., text: _Optional[str] = ..., chat: _Optional[_Union[_types_pb2.ChatPrompt, _Mapping]] = ..., parts: _Optional[_Union[_types_pb2.PromptParts, _Mapping]] = ..., infill: _Optional[_Union[_types_pb2.InfillPrompt, _Mapping]] = ..., position: _Optional[int] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., step: _Optional[_Union[StepOptions, _Mapping]] = ..., ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cache: _Optional[_Union[_types_pb2.CacheOptions, _Mapping]] = ..., base: _Optional[int] = ...) -> None: ...
 
 class PrefillResponse(_message.Message):
     __slots__ = ("session_id", "cached_tokens", "output", "timings", "base", "media")
@@ -349,27 +367,149 @@ class ReleaseSessionResponse(_message.Message):
     def __init__(self, released: bool = ...) -> None: ...
 
 class EmbedRequest(_message.Message):
-    __slots__ = ("model", "texts", "token_ids", "normalize")
+    __slots__ = ("model", "texts", "token_ids", "normalize", "dimensions", "truncate", "prompt_name", "instruction", "max_tokens", "add_special_tokens")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TEXTS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     NORMALIZE_FIELD_NUMBER: _ClassVar[int]
+    DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATE_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_NAME_FIELD_NUMBER: _ClassVar[int]
+    INSTRUCTION_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ADD_SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     model: str
     texts: _containers.RepeatedScalarFieldContainer[str]
     token_ids: _containers.RepeatedCompositeFieldContainer[_types_pb2.TokenIds]
     normalize: bool
-    def __init__(self, model: _Optional[str] = ..., texts: _Optional[_Iterable[str]] = ..., token_ids: _Optional[_Iterable[_Union[_types_pb2.TokenIds, _Mapping]]] = ..., normalize: bool = ...) -> None: ...
+    dimensions: int
+    truncate: Truncation
+    prompt_name: str
+    instruction: str
+    max_tokens: int
+    add_special_tokens: bool
+    def __init__(self, model: _Optional[str] = ..., texts: _Optional[_Iterable[str]] = ..., token_ids: _Optional[_Iterable[_Union[_types_pb2.TokenIds, _Mapping]]] = ..., normalize: bool = ..., dimensions: _Optional[int] = ..., truncate: _Optional[_Union[Truncation, str]] = ..., prompt_name: _Optional[str] = ..., instruction: _Optional[str] = ..., max_tokens: _Optional[int] = ..., add_special_tokens: bool = ...) -> None: ...
 
 class EmbedResponse(_message.Message):
-    __slots__ = ("embeddings", "usage")
+    __slots__ = ("embeddings", "usage", "truncated", "timings")
     EMBEDDINGS_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    TIMINGS_FIELD_NUMBER: _ClassVar[int]
     embeddings: _containers.RepeatedCompositeFieldContainer[Embedding]
     usage: _types_pb2.Usage
-    def __init__(self, embeddings: _Optional[_Iterable[_Union[Embedding, _Mapping]]] = ..., usage: _Optional[_Union[_types_pb2.Usage, _Mapping]] = ...) -> None: ...
+    truncated: _containers.RepeatedScalarFieldContainer[int]
+    timings: _types_pb2.Timings
+    def __init__(self, embeddings: _Optional[_Iterable[_Union[Embedding, _Mapping]]] = ..., usage: _Optional[_Union[_types_pb2.Usage, _Mapping]] = ..., truncated: _Optional[_Iterable[int]] = ..., timings: _Optional[_Union[_types_pb2.Timings, _Mapping]] = ...) -> None: ...
 
 class Embedding(_message.Message):
     __slots__ = ("values",)
     VALUES_FIELD_NUMBER: _ClassVar[int]
     values: _containers.RepeatedScalarFieldContainer[float]
     def __init__(self, values: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class DecideRequest(_message.Message):
+    __slots__ = ("request_id", "model", "text", "token_ids", "chat", "parts", "labels", "range", "cache")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    CHAT_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    RANGE_FIELD_NUMBER: _ClassVar[int]
+    CACHE_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    model: str
+    text: str
+    token_ids: _types_pb2.TokenIds
+    chat: _types_pb2.ChatPrompt
+    parts: _types_pb2.PromptParts
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    range: IntegerRange
+    cache: _types_pb2.CacheOptions
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., text: _Optional[str] = ..., token_ids: _Optional[_Union[_types_pb2.TokenIds, _Mapping]] = ..., chat: _Optional[_Union[_types_pb2.ChatPrompt, _Mapping]] = ..., parts: _Optional[_Union[_types_pb2.PromptParts, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., range: _Optional[_Union[IntegerRange, _Mapping]] = ..., cache: _Optional[_Union[_types_pb2.CacheOptions, _Mapping]] = ...) -> None: ...
+
+class IntegerRange(_message.Message):
+    __slots__ = ("low", "high", "step")
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    low: int
+    high: int
+    step: int
+    def __init__(self, low: _Optional[int] = ..., high: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...
+
+class DecideResponse(_message.Message):
+    __slots__ = ("request_id", "model", "label", "labels", "mass", "confidence", "mean", "usage", "evaluations")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    MASS_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    MEAN_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    EVALUATIONS_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    model: str
+    label: str
+    labels: _containers.RepeatedCompositeFieldContainer[LabelProbability]
+    mass: float
+    confidence: float
+    mean: float
+    usage: _types_pb2.Usage
+    evaluations: int
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., label: _Optional[str] = ..., labels: _Optional[_Iterable[_Union[LabelProbability, _Mapping]]] = ..., mass: _Optional[float] = ..., confidence: _Optional[float] = ..., mean: _Optional[float] = ..., usage: _Optional[_Union[_types_pb2.Usage, _Mapping]] = ..., evaluations: _Optional[int] = ...) -> None: ...
+
+class LabelProbability(_message.Message):
+    __slots__ = ("label", "probability", "token_ids")
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    PROBABILITY_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    label: str
+    probability: float
+    token_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, label: _Optional[str] = ..., probability: _Optional[float] = ..., token_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class RerankRequest(_message.Message):
+    __slots__ = ("model", "query", "documents", "top_n", "truncate", "instruction", "raw_scores", "max_tokens", "max_document_tokens")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENTS_FIELD_NUMBER: _ClassVar[int]
+    TOP_N_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATE_FIELD_NUMBER: _ClassVar[int]
+    INSTRUCTION_FIELD_NUMBER: _ClassVar[int]
+    RAW_SCORES_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MAX_DOCUMENT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    query: str
+    documents: _containers.RepeatedScalarFieldContainer[str]
+    top_n: int
+    truncate: Truncation
+    instruction: str
+    raw_scores: bool
+    max_tokens: int
+    max_document_tokens: int
+    def __init__(self, model: _Optional[str] = ..., query: _Optional[str] = ..., documents: _Optional[_Iterable[str]] = ..., top_n: _Optional[int] = ..., truncate: _Optional[_Union[Truncation, str]] = ..., instruction: _Optional[str] = ..., raw_scores: bool = ..., max_tokens: _Optional[int] = ..., max_document_tokens: _Optional[int] = ...) -> None: ...
+
+class RerankResponse(_message.Message):
+    __slots__ = ("results", "usage", "truncated", "timings")
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    TIMINGS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[RerankResult]
+    usage: _types_pb2.Usage
+    truncated: _containers.RepeatedScalarFieldContainer[int]
+    timings: _types_pb2.Timings
+    def __init__(self, results: _Optional[_Iterable[_Union[RerankResult, _Mapping]]] = ..., usage: _Optional[_Union[_types_pb2.Usage, _Mapping]] = ..., truncated: _Optional[_Iterable[int]] = ..., timings: _Optional[_Union[_types_pb2.Timings, _Mapping]] = ...) -> None: ...
+
+class RerankResult(_message.Message):
+    __slots__ = ("index", "score")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    score: float
+    def __init__(self, index: _Optional[int] = ..., score: _Optional[float] = ...) -> None: ...

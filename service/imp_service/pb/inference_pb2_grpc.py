@@ -89,6 +89,16 @@ class InferenceServiceStub(object):
                 request_serializer=imp_dot_v1_dot_inference__pb2.EmbedRequest.SerializeToString,
                 response_deserializer=imp_dot_v1_dot_inference__pb2.EmbedResponse.FromString,
                 _registered_method=True)
+        self.Decide = channel.unary_unary(
+                '/imp.v1.InferenceService/Decide',
+                request_serializer=imp_dot_v1_dot_inference__pb2.DecideRequest.SerializeToString,
+                response_deserializer=imp_dot_v1_dot_inference__pb2.DecideResponse.FromString,
+                _registered_method=True)
+        self.Rerank = channel.unary_unary(
+                '/imp.v1.InferenceService/Rerank',
+                request_serializer=imp_dot_v1_dot_inference__pb2.RerankRequest.SerializeToString,
+                response_deserializer=imp_dot_v1_dot_inference__pb2.RerankResponse.FromString,
+                _registered_method=True)
 
 
 class InferenceServiceServicer(object):
@@ -174,6 +184,22 @@ class InferenceServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Decide(self, request, context):
+        """Returns the probability of each label as the answer to a prompt. Nothing is
+        generated: one forward pass if each label is one token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Rerank(self, request, context):
+        """Scores documents by how well they answer a query. UNIMPLEMENTED where
+        GetModelInfoResponse.embeddings.reranks is false.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_InferenceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -221,6 +247,16 @@ def add_InferenceServiceServicer_to_server(servicer, server):
                     servicer.Embed,
                     request_deserializer=imp_dot_v1_dot_inference__pb2.EmbedRequest.FromString,
                     response_serializer=imp_dot_v1_dot_inference__pb2.EmbedResponse.SerializeToString,
+            ),
+            'Decide': grpc.unary_unary_rpc_method_handler(
+                    servicer.Decide,
+                    request_deserializer=imp_dot_v1_dot_inference__pb2.DecideRequest.FromString,
+                    response_serializer=imp_dot_v1_dot_inference__pb2.DecideResponse.SerializeToString,
+            ),
+            'Rerank': grpc.unary_unary_rpc_method_handler(
+                    servicer.Rerank,
+                    request_deserializer=imp_dot_v1_dot_inference__pb2.RerankRequest.FromString,
+                    response_serializer=imp_dot_v1_dot_inference__pb2.RerankResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -476,6 +512,60 @@ class InferenceService(object):
             '/imp.v1.InferenceService/Embed',
             imp_dot_v1_dot_inference__pb2.EmbedRequest.SerializeToString,
             imp_dot_v1_dot_inference__pb2.EmbedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Decide(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/imp.v1.InferenceService/Decide',
+            imp_dot_v1_dot_inference__pb2.DecideRequest.SerializeToString,
+            imp_dot_v1_dot_inference__pb2.DecideResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Rerank(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/imp.v1.InferenceService/Rerank',
+            imp_dot_v1_dot_inference__pb2.RerankRequest.SerializeToString,
+            imp_dot_v1_dot_inference__pb2.RerankResponse.FromString,
             options,
             channel_credentials,
             insecure,

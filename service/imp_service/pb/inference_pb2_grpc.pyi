@@ -75,6 +75,14 @@ class InferenceServiceStub:
     """Frees a session. Freeing one that is gone is not an error."""
     Embed: _grpc.UnaryUnaryMultiCallable[_inference_pb2.EmbedRequest, _inference_pb2.EmbedResponse]
     """Embeds inputs. UNIMPLEMENTED where GetModelInfoResponse.supports_embeddings is false."""
+    Decide: _grpc.UnaryUnaryMultiCallable[_inference_pb2.DecideRequest, _inference_pb2.DecideResponse]
+    """Returns the probability of each label as the answer to a prompt. Nothing is
+    generated: one forward pass if each label is one token.
+    """
+    Rerank: _grpc.UnaryUnaryMultiCallable[_inference_pb2.RerankRequest, _inference_pb2.RerankResponse]
+    """Scores documents by how well they answer a query. UNIMPLEMENTED where
+    GetModelInfoResponse.embeddings.reranks is false.
+    """
 
 @_typing.type_check_only
 class InferenceServiceAsyncStub(InferenceServiceStub):
@@ -120,6 +128,14 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     """Frees a session. Freeing one that is gone is not an error."""
     Embed: _aio.UnaryUnaryMultiCallable[_inference_pb2.EmbedRequest, _inference_pb2.EmbedResponse]  # type: ignore[assignment]
     """Embeds inputs. UNIMPLEMENTED where GetModelInfoResponse.supports_embeddings is false."""
+    Decide: _aio.UnaryUnaryMultiCallable[_inference_pb2.DecideRequest, _inference_pb2.DecideResponse]  # type: ignore[assignment]
+    """Returns the probability of each label as the answer to a prompt. Nothing is
+    generated: one forward pass if each label is one token.
+    """
+    Rerank: _aio.UnaryUnaryMultiCallable[_inference_pb2.RerankRequest, _inference_pb2.RerankResponse]  # type: ignore[assignment]
+    """Scores documents by how well they answer a query. UNIMPLEMENTED where
+    GetModelInfoResponse.embeddings.reranks is false.
+    """
 
 class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
     """Runs the model.
@@ -216,5 +232,25 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_inference_pb2.EmbedResponse, _abc.Awaitable[_inference_pb2.EmbedResponse]]:
         """Embeds inputs. UNIMPLEMENTED where GetModelInfoResponse.supports_embeddings is false."""
+
+    @_abc_1.abstractmethod
+    def Decide(
+        self,
+        request: _inference_pb2.DecideRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_inference_pb2.DecideResponse, _abc.Awaitable[_inference_pb2.DecideResponse]]:
+        """Returns the probability of each label as the answer to a prompt. Nothing is
+        generated: one forward pass if each label is one token.
+        """
+
+    @_abc_1.abstractmethod
+    def Rerank(
+        self,
+        request: _inference_pb2.RerankRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_inference_pb2.RerankResponse, _abc.Awaitable[_inference_pb2.RerankResponse]]:
+        """Scores documents by how well they answer a query. UNIMPLEMENTED where
+        GetModelInfoResponse.embeddings.reranks is false.
+        """
 
 def add_InferenceServiceServicer_to_server(servicer: InferenceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

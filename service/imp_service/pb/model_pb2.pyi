@@ -19,7 +19,7 @@ class GetModelInfoRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ...) -> None: ...
 
 class GetModelInfoResponse(_message.Message):
-    __slots__ = ("model", "aliases", "architecture", "parameters", "weight_format", "weights_sha256", "tokenizer_sha256", "max_context_tokens", "vocab_size", "bos_token_id", "eos_token_ids", "chat_template", "default_sampling", "max_top_logprobs", "constraints", "supports_embeddings", "supports_logits", "num_tokens", "drafters", "supports_sparse_prefill", "default_sampling_origins", "media")
+    __slots__ = ("model", "aliases", "architecture", "parameters", "weight_format", "weights_sha256", "tokenizer_sha256", "max_context_tokens", "vocab_size", "bos_token_id", "eos_token_ids", "chat_template", "default_sampling", "max_top_logprobs", "constraints", "supports_embeddings", "supports_logits", "num_tokens", "drafters", "supports_sparse_prefill", "default_sampling_origins", "embeddings", "media")
     class DefaultSamplingOriginsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +48,7 @@ class GetModelInfoResponse(_message.Message):
     DRAFTERS_FIELD_NUMBER: _ClassVar[int]
     SUPPORTS_SPARSE_PREFILL_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_SAMPLING_ORIGINS_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDINGS_FIELD_NUMBER: _ClassVar[int]
     MEDIA_FIELD_NUMBER: _ClassVar[int]
     model: str
     aliases: _containers.RepeatedScalarFieldContainer[str]
@@ -70,8 +71,25 @@ class GetModelInfoResponse(_message.Message):
     drafters: _containers.RepeatedScalarFieldContainer[str]
     supports_sparse_prefill: bool
     default_sampling_origins: _containers.ScalarMap[str, str]
+    embeddings: EmbeddingSupport
     media: MediaSupport
-    def __init__(self, model: _Optional[str] = ..., aliases: _Optional[_Iterable[str]] = ..., architecture: _Optional[str] = ..., parameters: _Optional[int] = ..., weight_format: _Optional[str] = ..., weights_sha256: _Optional[str] = ..., tokenizer_sha256: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., bos_token_id: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., chat_template: _Optional[str] = ..., default_sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., max_top_logprobs: _Optional[int] = ..., constraints: _Optional[_Iterable[str]] = ..., supports_embeddings: bool = ..., supports_logits: bool = ..., num_tokens: _Optional[int] = ..., drafters: _Optional[_Iterable[str]] = ..., supports_sparse_prefill: bool = ..., default_sampling_origins: _Optional[_Mapping[str, str]] = ..., media: _Optional[_Union[MediaSupport, _Mapping]] = ...) -> None: ...
+    def __init__(self, model: _Optional[str] = ..., aliases: _Optional[_Iterable[str]] = ..., architecture: _Optional[str] = ..., parameters: _Optional[int] = ..., weight_format: _Optional[str] = ..., weights_sha256: _Optional[str] = ..., tokenizer_sha256: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., bos_token_id: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., chat_template: _Optional[str] = ..., default_sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., max_top_logprobs: _Optional[int] = ..., constraints: _Optional[_Iterable[str]] = ..., supports_embeddings: bool = ..., supports_logits: bool = ..., num_tokens: _Optional[int] = ..., drafters: _Optional[_Iterable[str]] = ..., supports_sparse_prefill: bool = ..., default_sampling_origins: _Optional[_Mapping[str, str]] = ..., embeddings: _Optional[_Union[EmbeddingSupport, _Mapping]] = ..., media: _Optional[_Union[MediaSupport, _Mapping]] = ...) -> None: ...
+
+class EmbeddingSupport(_message.Message):
+    __slots__ = ("dimensions", "pooling", "max_tokens", "prompt_names", "reranks", "is_matryoshka")
+    DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
+    POOLING_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_NAMES_FIELD_NUMBER: _ClassVar[int]
+    RERANKS_FIELD_NUMBER: _ClassVar[int]
+    IS_MATRYOSHKA_FIELD_NUMBER: _ClassVar[int]
+    dimensions: int
+    pooling: str
+    max_tokens: int
+    prompt_names: _containers.RepeatedScalarFieldContainer[str]
+    reranks: bool
+    is_matryoshka: bool
+    def __init__(self, dimensions: _Optional[int] = ..., pooling: _Optional[str] = ..., max_tokens: _Optional[int] = ..., prompt_names: _Optional[_Iterable[str]] = ..., reranks: bool = ..., is_matryoshka: bool = ...) -> None: ...
 
 class MediaSupport(_message.Message):
     __slots__ = ("formats", "images", "request_bytes", "pixels", "side", "image_tokens", "needs_chat")

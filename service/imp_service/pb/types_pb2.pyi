@@ -106,6 +106,26 @@ class PromptPart(_message.Message):
     image: Image
     def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., image: _Optional[_Union[Image, _Mapping]] = ...) -> None: ...
 
+class InfillPrompt(_message.Message):
+    __slots__ = ("prefix", "suffix", "middle", "files")
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    SUFFIX_FIELD_NUMBER: _ClassVar[int]
+    MIDDLE_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    prefix: str
+    suffix: str
+    middle: str
+    files: _containers.RepeatedCompositeFieldContainer[InfillFile]
+    def __init__(self, prefix: _Optional[str] = ..., suffix: _Optional[str] = ..., middle: _Optional[str] = ..., files: _Optional[_Iterable[_Union[InfillFile, _Mapping]]] = ...) -> None: ...
+
+class InfillFile(_message.Message):
+    __slots__ = ("name", "text")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    text: str
+    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
 class MediaSpan(_message.Message):
     __slots__ = ("first_token", "tokens", "positions", "image")
     FIRST_TOKEN_FIELD_NUMBER: _ClassVar[int]

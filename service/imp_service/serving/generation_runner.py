@@ -65,10 +65,14 @@ class Wanted:
     session: ContinuedSession | None = None
     # Added to the call's request id where one call has several generations.
     id_suffix: str = ""
+    # It is a further part of a request that is registered under the same id.
+    shares_id: bool = False
     # The caller's names of fields in errors; None: those of imp.v1's GenerateRequest.
     rename: Rename | None = None
     # More output than the context has room for is refused. Otherwise the output ends where the context does.
     must_fit: bool = True
+    # The start has the logits after the prompt and these tokens: see ModelRuntime.plan().
+    scored_after: tuple[int, ...] | None = None
 
 
 class GenerationRunner:
@@ -81,12 +85,14 @@ class GenerationRunner:
     async def running(self, wanted: Wanted, call: Call) -> AsyncIterator[GenerationStream]:
         """Runs a checked generation. Its resources are released however it ends."""
         state, request = self._state, wanted.request
+        state.model.embedder.require_generation()
         state.model.prompts.require_fitting(request.prompt)
         with ExitStack() as holds:
             plan = self._planner(wanted, call, holds)
             request_id = call.request_id + wanted.id_suffix
+            shares_id = call.shares_id or wanted.shares_id
             running = holds.enter_context(
-                state.requests.register(request_id, call.tenant, call.peer, call.end, shares_id=call.shares_id)
+                state.requests.register(request_id, call.tenant, call.peer, call.end, shares_id=shares_id)
             )
             with (
                 paths_renamed(wanted.rename) if wanted.rename else nullcontext(),
@@ -149,7 +155,7 @@ class GenerationRunner:
         """A function that plans the generation. If it continues a session, the session is in use until `holds` ends."""
         model, session = self._state.model, wanted.session
         if session is None:
-            return partial(model.plan, payer=call.payer, must_fit=wanted.must_fit)
+            return partial(model.plan, payer=call.payer, must_fit=wanted.must_fit, scored_after=wanted.scored_after)
         held = holds.enter_context(self._state.sessions.use(call.tenant, session.session_id))
         return lambda request: held.session.plan(request, keeps_sampler=session.keeps_sampler)
 

@@ -79,6 +79,8 @@ class GenerationStream:
         self._is_closing = False
         self._failure: Exception | None = None
         self.has_started = False
+        # Why end() was called; the engine may have ended it before, for another reason.
+        self.asked_end = ""
         # When the reader left, and when the first reply after that was ready.
         self._away_since: float | None = None
         self._unread_since: float | None = None
@@ -114,6 +116,7 @@ class GenerationStream:
 
     def end(self, reason: str) -> None:
         """Ends every sequence now. The reader gets the output so far, and `finished` with this reason."""
+        self.asked_end = reason
         if self._run.is_open and not self._is_closing:
             self._run.end(reason)
 

@@ -7,10 +7,16 @@ from collections.abc import Callable
 from importlib import import_module
 
 from imp_service.api.options import CacheOptions, GenerationRequest, OutputOptions, SamplingOptions, StopOptions
+from imp_service.api.vectors import EmbedOptions
 from imp_service.config import Config
-from imp_service.core import InternalError, Progress, make_error
+from imp_service.core import Error, InternalError, Progress, make_error
 from imp_service.core.background_load import WeightsLoad
 from imp_service.generation import Generation, ModelRuntime, finish_load, load_model
+from imp_service.generation.embedding import CallPlan
+from imp_service.generation.embedding_facts import NONE
+from imp_service.generation.pairs import InputPlan
+from imp_service.generation.vector_calls import OwnCall
+from imp_service.generation.vector_run import VectorRun
 
 # A prefill of several rows, then steps of one.
 PROMPT_TOKENS = 4
@@ -45,7 +51,11 @@ def _prepared(model: ModelRuntime) -> ModelRuntime:
 
 
 def warm_up(model: ModelRuntime) -> None:
-    """Generates a few tokens. Raises BUG if their number is wrong, or their log probabilities are not finite."""
+    """Generates a few tokens, or computes a vector. Raises BUG if something of it is not finite or not right."""
+    if not model.core.has_head:
+        if model.embedder.facts.pooling != NONE:
+            warm_up_vectors(model)
+        return
     n_prompt = max(1, min(PROMPT_TOKENS, model.max_context - OUTPUT_TOKENS))
     n_output = max(1, min(OUTPUT_TOKENS, model.max_context - n_prompt))
     request = GenerationRequest(
@@ -61,6 +71,18 @@ def warm_up(model: ModelRuntime) -> None:
         raise failed(f"it gave {len(tokens)} tokens, expected {n_output} of the vocabulary")
     if len(logprobs) != n_output or not all(map(math.isfinite, logprobs)):
         raise failed("it gave probabilities that are not numbers")
+
+
+def warm_up_vectors(model: ModelRuntime) -> None:
+    """Computes a vector. The engine refuses one that is not finite."""
+    tokens = [token % model.n_tokens for token in range(min(PROMPT_TOKENS, model.embedder.facts.max_tokens))]
+    plan = CallPlan([InputPlan(tokens)], EmbedOptions(normalize=False))
+    try:
+        vectors = OwnCall(model, plan, "texts", VectorRun.vectors).result()
+    except Error as error:
+        raise failed(f"it gave no vector: {error.message}") from error
+    if vectors.width != model.core.vector_width:
+        raise failed(f"it gave a vector of {vectors.width} numbers, expected {model.core.vector_width}")
 
 
 def failed(why: str) -> InternalError:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from imp_service.api.chat_prompt import PromptParts, has_images, images_of
+from collections.abc import Iterable
+
+from imp_service.api.chat_prompt import InfillPrompt, PromptParts, has_images, images_of
 from imp_service.api.image import Image
 from imp_service.api.options import GenerationRequest, Prompt
+from imp_service.api.vectors import TextOrIds
 from imp_service.serving.workers import SMALL_BYTES
 from imp_service.text import ChatPrompt
 
@@ -15,7 +18,8 @@ ID_BYTES = 4
 def planning_bytes(wanted: GenerationRequest, *, renders_quickly: bool) -> int:
     """The cost of planning a generation. Some options take long even for a short prompt."""
     n_bytes = reading_bytes(wanted.prompt, renders_quickly=renders_quickly)
-    takes_long = wanted.constraint is not None or wanted.sampling.has_breakers
+    has_budget = wanted.max_reasoning_tokens is not None
+    takes_long = wanted.constraint is not None or wanted.sampling.has_breakers or has_budget
     return max(SMALL_BYTES, n_bytes) if takes_long else n_bytes
 
 
@@ -27,6 +31,8 @@ def reading_bytes(prompt: Prompt, *, renders_quickly: bool) -> int:
         n_bytes = chat_bytes(prompt)
         is_quick = renders_quickly and not has_images(prompt)
         return n_bytes if is_quick else max(SMALL_BYTES, n_bytes)
+    if isinstance(prompt, InfillPrompt):
+        return sum(len(text.encode()) for text in prompt.texts())
     if isinstance(prompt, PromptParts):
         costs = (reading_bytes(part, renders_quickly=True) for part in prompt.parts if not isinstance(part, Image))
         return max(SMALL_BYTES, sum(costs))
@@ -36,6 +42,11 @@ def reading_bytes(prompt: Prompt, *, renders_quickly: bool) -> int:
 def image_bytes(prompt: Prompt) -> int:
     """The bytes of a prompt's images, as they were sent."""
     return sum(len(image.data) for _, image in images_of(prompt))
+
+
+def inputs_bytes(inputs: Iterable[TextOrIds]) -> int:
+    """The cost of tokenizing texts, or of reading their ids."""
+    return sum(reading_bytes(each, renders_quickly=True) for each in inputs)
 
 
 def ids_bytes(n_ids: int) -> int:

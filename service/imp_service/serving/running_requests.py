@@ -1,4 +1,4 @@
-"""The running generations, with tenant and id. An operator can list and abort them."""
+"""The running requests, with tenant and id. An operator can list and abort them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,30 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
-from imp_service.serving.generation_stream import GenerationStream
 from imp_service.serving.refusal import Refusal
+
+
+class EngineStream(Protocol):
+    """What a request has in the engine, and what of it waits for the caller."""
+
+    @property
+    def has_started(self) -> bool: ...
+    @property
+    def is_waiting(self) -> bool: ...
+    @property
+    def is_open(self) -> bool: ...
+    @property
+    def n_output_tokens(self) -> int: ...
+    @property
+    def n_unread_messages(self) -> int: ...
+    def end(self, reason: str) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
 class RunningRequest:
-    """A generation from its admission to its end."""
+    """A generation, or a call of several inputs, from its admission to its end."""
 
     request_id: str
     tenant: str
@@ -23,7 +39,7 @@ class RunningRequest:
     end: Callable[[Exception], None]
     n_prompt_tokens: int = 0
     # None while the prompt is tokenized.
-    stream: GenerationStream | None = None
+    stream: EngineStream | None = None
     is_aborted: bool = False
 
     @property
@@ -51,8 +67,8 @@ class RunningRequest:
         """Messages that wait for its caller."""
         return 0 if self.stream is None else self.stream.n_unread_messages
 
-    def run(self, stream: GenerationStream, n_prompt_tokens: int) -> None:
-        """The generation was submitted. An abort that came before takes effect now."""
+    def run(self, stream: EngineStream, n_prompt_tokens: int) -> None:
+        """It was submitted. An abort that came before takes effect now."""
         self.stream, self.n_prompt_tokens = stream, n_prompt_tokens
         if self.is_aborted:
             stream.end("aborted")

@@ -15,6 +15,7 @@ from imp_service.text import ConstraintKind
 
 if TYPE_CHECKING:
     from imp_service.generation import ModelRuntime
+    from imp_service.generation.embedding import Embedder
     from imp_service.media import Images
 
 ALL_CONSTRAINTS = tuple(kind.value for kind in ConstraintKind)
@@ -40,8 +41,14 @@ class ServedModel(CoreLimits):
     drafters: tuple[str, ...] = ()
     # The text of the chat template.
     template: str = ""
+    # What makes vectors and scores of texts; None without a model.
+    embedder: Embedder | None = None
     # What reads the images of prompts; None: the model takes none.
     images: Images | None = None
+    # The model's family writes reasoning.
+    reasons: bool = False
+    # The model fills in the middle.
+    fills_gaps: bool = False
 
     @classmethod
     def of(cls, model: ModelRuntime, settings: Settings) -> ServedModel:
@@ -53,11 +60,14 @@ class ServedModel(CoreLimits):
             max_context=model.max_context,
             names=_names(model, settings),
             # Constrained output needs an end token.
-            constraints=ALL_CONSTRAINTS if model.eos_tokens else (),
+            constraints=ALL_CONSTRAINTS if model.eos_tokens and model.embedder.facts.has_head else (),
             no_sparse_prefill=model.no_sparse_prefill,
             drafters=model.drafters,
             template=model.text.template_source or "",
+            embedder=model.embedder,
             images=model.images,
+            reasons=model.text.dialect.reasoning is not None,
+            fills_gaps=model.tokenizer.infill is not None,
         )
 
     def most(self, name: str) -> float:

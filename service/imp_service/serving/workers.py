@@ -56,6 +56,10 @@ class TextWorkers:
         """The result of `work` on a reply. It is never refused, since its request was admitted."""
         return await asyncio.shield(self.begin(work))
 
+    async def write_if_large(self, work: Callable[[], T], n_bytes: int) -> T:
+        """The same. A small reply is written on the event loop."""
+        return work() if n_bytes <= MAX_INLINE_BYTES else await self.write(work)
+
     def begin(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """The same as a future."""
         return self._started(work, 0, is_light=True)

@@ -25,6 +25,8 @@ class CallFacts:
     n_prompt: int = 0
     n_cached: int = 0
     n_output: int = 0
+    # Texts or pairs whose vectors or scores the call returned.
+    n_inputs: int = 0
     n_drafted: int = 0
     n_accepted: int = 0
     sparse: SparsePrefillReport | None = None
@@ -97,6 +99,13 @@ class CallRecord:
         if n_tokens > 0:
             self._first_token(seconds, n_tokens)
             self._count_outputs(n_tokens)
+
+    def embedded(self, n_inputs: int, n_tokens: int, timings: Timings) -> None:
+        """Every input of the call has its vector or its score. ended() follows."""
+        self.facts.n_inputs, self.facts.timings = n_inputs, timings
+        self.metrics.embedded_inputs.inc(n_inputs)
+        self.metrics.embedded_tokens.inc(n_tokens)
+        self.metrics.queue_seconds.observe(timings.queue)
 
     def finished(self, reasons: Sequence[str], usage: Usage | None, timings: Timings | None) -> None:
         """The generation is complete, with the finish reason of each sequence. ended() follows."""

@@ -117,6 +117,10 @@ class Metrics:
             ("effective", "reason"),
         )
         self.output_tokens = self._counter("imp_output_tokens", "Tokens generated for callers.")
+        self.embedded_inputs = self._counter(
+            "imp_embedded_inputs", "Texts whose vectors, and pairs of texts whose scores were returned."
+        )
+        self.embedded_tokens = self._counter("imp_embedded_tokens", "Tokens of these texts and pairs.")
         self.undecoded_images = self._counter(
             "imp_media_decode_failures", "Requests with an image that could not be decoded, though its header was read."
         )

@@ -22,6 +22,8 @@ from imp_service.models import demo_draft_model_path, demo_model_path
 from support.deploy.imp_client_package import put_together
 from support.machine.command_line import clean_environment
 from support.models.tiny_vision_models import write_vision_files
+from support.models.worded_encoders import write_encoder
+from support.models.worded_models import write_worded
 from support.run.patience import HANGS_AFTER
 from support.servers.server_process import ServerProcess, server_process
 from support.servers.vision_served import file_of
@@ -35,6 +37,8 @@ ELSEWHERE = {
 BLOCK = re.compile(r"^```([^\n]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # .ci/run runs the part before `&&` on this tree. The rest runs here.
 INSTALLS = re.compile(r"^pip install \. && ")
+# Models of the pages that make vectors, and what they make.
+ENCODERS = {"all-MiniLM-L6-v2": "mean", "ms-marco-MiniLM-L6-v2": "rank"}
 # Commands that no test can run as printed, and why.
 NOT_RUN = {
     r"(IMP_TESTING=ON )?pip install .*": "installs what is under test: .ci/run runs the test command, word by word",
@@ -42,6 +46,8 @@ NOT_RUN = {
     r"imp pull .*": "fetches a model of half a gigabyte from the network",
     r"imp (run|chat|serve) Qwen3-0\.6B-GGUF.*": "needs that model; test_questions.py names one likewise",
     r"imp (run|chat|serve|bench) SmolVLM2-500M-Video.*": "needs that model; docs/serving.md has the same with a file",
+    r"imp serve gemma-4-E4B-it-Q8_0\.gguf .*": "needs that model; tests/service/generation/test_draft_head.py has one",
+    r"imp certify .*": "ends with 1 for a pair that does not pass; tests/service/cli/test_certify.py asks pairs",
     r"imp call --image .*": "needs a server of such a model; test_images.py asks one",
     r"imp inspect hf:.*": "asks Hugging Face; tests/service/cli/test_inspect_remote.py asks a stand-in on loopback",
     r"python -m smg\.launch_router .*": "needs the package smg; tests/service/gateways runs it in front of two servers",
@@ -125,12 +131,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 def write_files(folder: Path, text: str) -> None:
-    """Writes the model that reads images, and an image, where a command or a program names them."""
+    """Writes the models, and an image, where a command or a program names them."""
     if "SmolVLM2-500M.gguf" in text:
         model, projector = write_vision_files(folder)
         model.rename(folder / "SmolVLM2-500M.gguf")
         projector.rename(folder / "mmproj-F16.gguf")
         (folder / "cat.jpg").write_bytes(file_of())
+    for name, pooling in ENCODERS.items():
+        if name in text:
+            write_encoder(folder / name, pooling)
+            (folder / "lines.txt").write_text("Paris is a city.\nA toaster.\n")
+    if "qwen2.5-coder-0.5b.gguf" in text:
+        tokens = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|endoftext|>")
+        write_worded(folder / "qwen2.5-coder-0.5b.gguf", tokens, eos="<|endoftext|>")
 
 
 @pytest.fixture

@@ -295,16 +295,15 @@ def test_get_4_a_directory_brings_neither_code_nor_pickles(pull, hub: Hub, tmp_p
     assert there == set(kept)
 
 
-def test_get_4_a_directory_brings_the_file_that_shows_an_embedding_model(pull, hub: Hub) -> None:
-    header = b'{"embeddings.position_ids": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}}'
-    weights = len(header).to_bytes(8, "little") + header + bytes(8)  # a type that no model of text has
-    hub.repositories["own/embedder"] = {
-        "config.json": b'{"model_type": "bert"}',
-        "model.safetensors": weights,
-        "modules.json": b"[]",
+def test_get_4_a_directory_brings_the_modules_of_an_embedding_model() -> None:
+    kept = {
+        *("config.json", "tokenizer.json", "vocab.txt", "model.safetensors", "modules.json"),
+        *("config_sentence_transformers.json", "sentence_bert_config.json"),
+        *("1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors"),
     }
-    status, _, err = pull("own/embedder")
-    assert (status, "this is an embedding model; imp generates text" in err.splitlines()[-1]) == (65, True), err
+    left = {"2_Dense/pytorch_model.bin", "onnx/model.safetensors", "openvino/config.json", "README.md"}
+    [model] = choices_of(HubFile(name, 1, None) for name in kept | left)
+    assert {file.name for file in model.files} == kept
 
 
 GREEDY = ("-n", "4", "--temperature", "0", "--json")

@@ -10,8 +10,10 @@ import sys
 
 import pytest
 
+from imp_service import load
 from imp_service.models import demo_draft_model_path
 from support.machine.command_line import clean_environment, error_lines, modules_after
+from support.models.worded_models import write_worded
 from support.run.patience import HANGS_AFTER
 
 GREEDY = ("--temperature", "0", "--max-tokens", "24")
@@ -205,3 +207,23 @@ def test_spc_1_spc_29_a_draft_changes_no_text_and_is_named(imp):
     assert json.loads(off.stdout)["usage"]["draft_tokens"] == 0
     both = imp(*words, "--no-speculation", "--draft", "x.gguf")
     assert both.returncode == 64
+
+
+def test_fim_4_run_fills_the_gap_before_a_suffix(imp, tmp_path):
+    path = tmp_path / "coder.gguf"
+    ids = write_worded(path, ("<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<|end|>"), eos="<|end|>")
+    words = ("--temperature", "0", "-n", "6", "--json")
+    told = json.loads(imp("run", str(path), "def f():", "--suffix", "f()", *words).stdout)
+    with load(path) as model:
+        prompt = [ids["<fim_prefix>"], *b"def f():", ids["<fim_suffix>"], *b"f()", ids["<fim_middle>"]]
+        assert told["token_ids"] == model.generate(prompt, temperature=0, max_tokens=6).result().token_ids
+        assert told["usage"]["prompt_tokens"] == len(prompt)
+    for wrong, status in ((("--system", "x"), 64), (("--image", "x.png"), 64)):
+        refused = imp("run", str(path), "a", "--suffix", "b", *wrong)
+        assert refused.returncode == status and b"--suffix" in refused.stderr
+
+
+def test_fim_3_run_names_the_option_if_the_model_fills_no_gap(imp):
+    refused = imp("run", "a", "--suffix", "b")
+    assert refused.returncode == 64
+    assert b"--suffix: the vocabulary of this model has no tokens to fill in the middle" in refused.stderr

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from imp_service.models import demo_model_path
+from support.files.context_length import with_context
 from support.servers.http_served import HttpServed, serve_http
 from support.servers.served_models import from_file
 from support.servers.vision_served import vision_model
@@ -16,8 +15,6 @@ from support.text.tool_templates import HERMES
 
 # The built-in model has 512, and LangChain's histories need more. Beyond 512 its output is arbitrary.
 CONTEXT = 4096
-CONTEXT_KEY = b"qwen3.context_length"
-UINT32 = struct.pack("<I", 4)
 # Tests of LangChain's suite with prompts that are no text or image, or with recorded answers.
 NOT_FOR_IMP = (
     "test_pdf_inputs",
@@ -51,11 +48,3 @@ def sighted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServed]:
     """A server with a tiny model that reads images."""
     with serve_http(model=vision_model(tmp_path_factory.mktemp("sighted"))) as served:
         yield served
-
-
-def with_context(path: Path, n_tokens: int) -> bytes:
-    """Returns the file's content with another context length."""
-    content = bytearray(path.read_bytes())
-    at = content.index(CONTEXT_KEY + UINT32) + len(CONTEXT_KEY) + len(UINT32)
-    content[at : at + 4] = struct.pack("<I", n_tokens)
-    return bytes(content)

@@ -115,6 +115,49 @@ ZED = {
     "prompt_cache_key": "thread-1",
 }
 
+# An agent's turn: it describes its tools in the system message, and reads them out of the text.
+CLINE = {
+    "model": DEMO_MODEL,
+    "messages": [
+        {"role": "system", "content": "You are Cline. TOOL USE: <read_file><path>a.py</path></read_file>"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "<task>\nExplain a.py\n</task>"},
+                {"type": "text", "text": "<environment_details>\n# Current Mode\nACT MODE\n</environment_details>"},
+            ],
+        },
+        {"role": "assistant", "content": "<read_file><path>a.py</path></read_file>"},
+        {"role": "user", "content": [{"type": "text", "text": "[read_file for 'a.py'] Result:\nx = 1"}]},
+    ],
+    "temperature": 0,
+    "max_tokens": 16,
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "reasoning_effort": "medium",
+}
+
+# A chat of an endpoint with the parameters of its preset.
+LIBRECHAT = {
+    "model": DEMO_MODEL,
+    "user": "66f0c1",
+    "messages": [
+        {"role": "system", "content": "Be brief.", "name": "instructions"},
+        {"role": "user", "content": [{"type": "text", "text": "Hello"}]},
+        {"role": "assistant", "content": "Hi.", "tool_calls": []},
+        {"role": "user", "content": "Who are you?"},
+    ],
+    "temperature": 1,
+    "top_p": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "max_tokens": 16,
+    "stop": None,
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "n": 1,
+}
+
 # The second turn of a task: the history has the reasoning and the call of the first one.
 CODEX = {
     "model": DEMO_MODEL,
@@ -186,10 +229,21 @@ CODEX_IGNORED = {
         (CHATS, CONTINUE, set()),
         (CHATS, CONTINUE_APPLY, {"prediction"}),
         (TEXTS, CONTINUE_AUTOCOMPLETE, set()),
+        (CHATS, CLINE, {"reasoning_effort"}),
+        (CHATS, LIBRECHAT, set()),
         (CHATS, ZED, set()),
         (RESPONSES, CODEX, CODEX_IGNORED),
     ],
-    ids=["Open WebUI", "Continue", "Continue's edits", "Continue's autocomplete", "Zed", "Codex CLI"],
+    ids=[
+        "Open WebUI",
+        "Continue",
+        "Continue's edits",
+        "Continue's autocomplete",
+        "Cline",
+        "LibreChat",
+        "Zed",
+        "Codex CLI",
+    ],
 )
 def test_oai_15_the_body_is_answered(http: HttpServed, path: str, body: dict[str, Any], ignored: set[str]) -> None:
     events = http.client.stream(path, body)

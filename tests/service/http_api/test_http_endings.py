@@ -13,7 +13,7 @@ import pytest
 
 from imp_service.core import make_error
 from imp_service.generation import ModelRuntime
-from imp_service.http_api.failures import CODES
+from imp_service.http_api.openai.form import CODES
 from imp_service.serving.errors.error_table import ERRORS, Detail
 from imp_service.serving.refusal import Refusal
 from support.calls.failed_calls import failed

@@ -16,11 +16,12 @@ from google.protobuf.message_factory import GetMessageClass
 
 from imp_service.core.reserve import one_way_bytes
 from imp_service.http_api import bodies
-from imp_service.http_api.failures import CODES
+from imp_service.http_api.openai.form import CODES
 from imp_service.http_api.probes import Probes
 from imp_service.http_api.server import make_routes
 from imp_service.rpc.server import INFERENCE, MODEL, TOKENIZER
 from imp_service.text import strict_json
+from support.calls.anthropic_types import is_of_anthropic
 from support.calls.failed_calls import failed
 from support.calls.raw_http import head
 from support.calls.raw_http2 import (
@@ -36,6 +37,7 @@ from support.calls.raw_http2 import (
 )
 from support.run.loop_holds import LOOP_THREAD
 from support.servers.http_served import HttpServed, serve_http
+from support.servers.vector_served import POOLED
 
 MESSAGE_BYTES = 256 * 1024
 PROMPT_BYTES = 64 * 1024
@@ -48,6 +50,9 @@ WITHOUT_PATH = {
     *("Prefill", "DecodeStep", "DecodeStream", "ForkSession", "TruncateSession", "ReleaseSession"),
     *("GetTokenizer", "GetModelInfo", "GetServerInfo", "GetLoad", "WatchLoad"),
 }
+
+# Inputs of a method that no path takes: OpenAI's decisions are about conversations.
+KINDS_WITHOUT_PATH = {"Decide": {"text", "ids"}}
 
 
 def said(text: str) -> list[dict[str, str]]:
@@ -82,6 +87,8 @@ def wrapped(ask: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 CHAT = {"chat": (lambda text: {"messages": said(text)}, chat)}
 INPUT = {"chat": (lambda text: {"input": said(text)}, chat)}
+ASKED = {"questions": [{"type": "predicate", "instructions": "x"}]}
+DECIDED = {"chat": (lambda text: {"input": said(text), **ASKED}, lambda text: {**chat(text), "labels": ["yes", "no"]})}
 TEXT = {"text": (lambda text: {"prompt": text}, lambda text: {"text": text})}
 IDS = {"ids": (lambda ids: {"prompt": ids}, lambda ids: {"token_ids": {"ids": ids}})}
 
@@ -90,14 +97,38 @@ def unary(asks: Mapping[str, Any]) -> Mapping[str, Any]:
     return {kind: (body, wrapped(ask)) for kind, (body, ask) in asks.items()}
 
 
+def embed_twin(field: str) -> Twin:
+    return Twin(
+        INFERENCE,
+        "Embed",
+        {
+            "text": (lambda text: {field: text}, lambda text: {"texts": [text]}),
+            "ids": (lambda ids: {field: ids}, lambda ids: {"token_ids": [{"ids": ids}]}),
+        },
+    )
+
+
+RANKED = {
+    "query": (
+        lambda text: {"query": text, "documents": ["b"]},
+        lambda text: {"query": text, "documents": ["b"]},
+    ),
+    "documents": (
+        lambda text: {"query": "a", "documents": [text]},
+        lambda text: {"query": "a", "documents": [text]},
+    ),
+}
 # Several paths and methods together are the twins of each other, where one takes what two take.
 TWINS: dict[str, tuple[Twin, ...]] = {
     "/v1/chat/completions": (Twin(INFERENCE, "Generate", CHAT), Twin(INFERENCE, "GenerateUnary", unary(CHAT))),
     "/v1/responses": (Twin(INFERENCE, "Generate", INPUT), Twin(INFERENCE, "GenerateUnary", unary(INPUT))),
+    "/v1/messages": (Twin(INFERENCE, "Generate", CHAT), Twin(INFERENCE, "GenerateUnary", unary(CHAT))),
+    "/v1/messages/count_tokens": (Twin(TOKENIZER, "ApplyChatTemplate", CHAT),),
     "/v1/completions": (
         Twin(INFERENCE, "Generate", TEXT | IDS),
         Twin(INFERENCE, "GenerateUnary", unary(TEXT | IDS)),
     ),
+    "/v1/decisions": (Twin(INFERENCE, "Decide", DECIDED),),
     "/tokenize": (
         Twin(TOKENIZER, "Tokenize", {"text": (lambda text: {"prompt": text}, lambda text: {"texts": [text]})}),
         Twin(TOKENIZER, "ApplyChatTemplate", CHAT),
@@ -107,25 +138,34 @@ TWINS: dict[str, tuple[Twin, ...]] = {
             TOKENIZER, "Detokenize", {"ids": (lambda ids: {"tokens": ids}, lambda ids: {"token_ids": [{"ids": ids}]})}
         ),
     ),
-    "/v1/embeddings": (
+    "/v1/embeddings": (embed_twin("input"),),
+    "/embed": (embed_twin("inputs"),),
+    "/v1/rerank": (Twin(INFERENCE, "Rerank", RANKED),),
+    "/v2/rerank": (Twin(INFERENCE, "Rerank", RANKED),),
+    "/v1/score": (
         Twin(
             INFERENCE,
-            "Embed",
+            "Rerank",
             {
-                "text": (lambda text: {"input": text}, lambda text: {"texts": [text]}),
-                "ids": (lambda ids: {"input": ids}, lambda ids: {"token_ids": [{"ids": ids}]}),
+                "query": (lambda text: {"text_1": text, "text_2": "b"}, RANKED["query"][1]),
+                "documents": (lambda text: {"text_1": "a", "text_2": [text]}, RANKED["documents"][1]),
             },
         ),
     ),
 }
-# Answered without reading the body.
-UNREAD = ("/v1/embeddings",)
+# What the pooled model does not do: such a call is refused before its texts are read.
+UNREAD = ("/v1/rerank", "/v2/rerank", "/v1/score")
+# Its tests are in test_infill.py: the built-in model fills no gaps.
+APART = {"/infill"}
+# The path takes conversations alone. The limits of texts and ids are in test_decision_refusals.py.
+OVER_GRPC_ALONE = {"Decide": {"text", "ids"}}
 CASES = [(path, twin, kind) for path, twins in TWINS.items() for twin in twins for kind in twin.asks]
 
 
 def kinds_of(message: Descriptor) -> set[str]:
     """Returns which kinds of input a request has."""
     names = {"text": "text", "texts": "text", "token_ids": "ids", "chat": "chat"}
+    names |= {"query": "query", "documents": "documents"}
     found = {names[field.name] for field in message.fields if field.name in names}
     inner = [field for field in message.fields if field.name == "request"]
     for field in inner:
@@ -136,20 +176,21 @@ def kinds_of(message: Descriptor) -> set[str]:
 
 @pytest.fixture(scope="module")
 def http() -> Iterator[HttpServed]:
-    with serve_http(*LIMITS) as it:
+    with serve_http(*LIMITS, POOLED) as it:
         yield it
 
 
 def test_htp_13_every_path_with_a_body_has_a_method_and_every_input_of_it_a_limit(http: HttpServed) -> None:
     routes = make_routes(http.served.state, Probes(http.served.state)).all
-    assert {route.path for route in routes if route.has_body} == set(TWINS)
+    assert {route.path for route in routes if route.has_body} == set(TWINS) | APART
     methods = {method.name for service in (INFERENCE, TOKENIZER, MODEL) for method in service.methods}
     assert {twin.method for twins in TWINS.values() for twin in twins} == methods - WITHOUT_PATH
     for service in (INFERENCE, TOKENIZER):
         for method in service.methods:
             if method.name not in WITHOUT_PATH:
                 twins = [twin for each in TWINS.values() for twin in each if twin.method == method.name]
-                assert {kind for twin in twins for kind in twin.asks} == kinds_of(method.input_type), method.name
+                asked = {kind for twin in twins for kind in twin.asks} | OVER_GRPC_ALONE.get(method.name, set())
+                assert asked == kinds_of(method.input_type), method.name
 
 
 def refused(http: HttpServed, path: str, body: Any) -> str:
@@ -157,7 +198,14 @@ def refused(http: HttpServed, path: str, body: Any) -> str:
     reply = http.client.post(path, body)
     assert reply.status >= 400, reply.content[:200]
     assert http.served.stats().n_steps == before
-    return str(reply.error["code"])
+    return str(reply.error["type" if is_of_anthropic(path) else "code"])
+
+
+def word_of(path: str, reason: str) -> str:
+    """Returns what an error of a path calls a reason."""
+    if is_of_anthropic(path):
+        return "rate_limit_error" if reason == "QUEUE_FULL" else "invalid_request_error"
+    return CODES.get(reason, reason.lower())
 
 
 @pytest.mark.parametrize(("path", "twin", "kind"), CASES, ids=lambda value: getattr(value, "method", str(value)))
@@ -172,7 +220,7 @@ def test_htp_13_a_path_refuses_what_its_method_refuses(http: HttpServed, path: s
     with server as it:
         reason = twin.fails(it, kind, value)
         code = refused(it, path, twin.asks[kind][0](value))
-        assert path in UNREAD or code == CODES.get(reason, reason.lower())
+        assert path in UNREAD or code == word_of(path, reason)
 
 
 @pytest.mark.parametrize(("path", "twin", "kind"), CASES, ids=lambda value: getattr(value, "method", str(value)))
@@ -180,14 +228,13 @@ def test_htp_13_a_path_waits_for_no_more_text_than_its_method(
     http: HttpServed, path: str, twin: Twin, kind: str
 ) -> None:
     """The workers have as much text as they may."""
-    if path in UNREAD:
-        return  # nothing is read there, so nothing waits
+    full = "NOT_SUPPORTED_BY_MODEL" if path in UNREAD else "QUEUE_FULL"
     workers = http.served.state.workers
     value = [5] * 1000 if kind == "ids" else LONG[:2000]
     http.served.run(_set(workers, workers._max_bytes))
     try:
-        assert twin.fails(http, kind, value) == "QUEUE_FULL"
-        assert refused(http, path, twin.asks[kind][0](value)) == CODES["QUEUE_FULL"]
+        assert twin.fails(http, kind, value) == full
+        assert refused(http, path, twin.asks[kind][0](value)) == word_of(path, full)
     finally:
         http.served.run(_set(workers, 0))
 

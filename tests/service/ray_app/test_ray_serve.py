@@ -111,7 +111,7 @@ def test_rpc_36_failures_keep_their_details(inference: inference_pb2_grpc.Infere
         assert (failure.code, failure.reason) == ("INVALID_ARGUMENT", "FIELD_INVALID")
         assert [violation.path for violation in failure.violations] == [path]
     failure = refused(lambda: [inference.Embed(pb.EmbedRequest(texts=["a"]))])
-    assert (failure.code, failure.metadata) == ("UNIMPLEMENTED", {"feature": "Embed"})
+    assert (failure.code, failure.metadata) == ("UNIMPLEMENTED", {"feature": "embeddings"})
 
 
 def test_rpc_36_calls_are_spread_over_replicas_with_engines_of_their_own(channel: grpc.Channel):

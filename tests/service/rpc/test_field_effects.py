@@ -89,6 +89,7 @@ CASES = {
     "speculation.enabled": Case(True, refusal=SWITCHED_OFF),
     "speculation.max_draft_tokens": Case(4, refusal=SWITCHED_OFF),
     "speculation.drafters": Case(["ngram"], refusal=SWITCHED_OFF),
+    "max_reasoning_tokens": Case(3, {"text": f"{PROMPT} <think>"}),
     "tool_choice": Case("required", refusal=("FIELD_INVALID", "INVALID_ARGUMENT")),
 }
 # These fields divide a stream into messages. A unary reply is one message.

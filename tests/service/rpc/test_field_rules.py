@@ -39,7 +39,7 @@ from support.calls.request_fields import (
 SMALL = ("limits.max_prompt_bytes=1KiB", "scheduler.max_running=4")
 SETTINGS = read_settings(None, SMALL).settings
 OPAQUE = ("google.protobuf.Any", "google.protobuf.Struct", "google.protobuf.BytesValue")
-SERVED_MODEL = ServedModel(SETTINGS, 2048, 2048, 512, ("imp demo", "alias"), ALL_CONSTRAINTS)
+SERVED_MODEL = ServedModel(SETTINGS, 2048, 2048, 512, ("imp demo", "alias"), ALL_CONSTRAINTS, reasons=True)
 
 
 def paths_of(request: Message, served_model: ServedModel = SERVED_MODEL) -> list[str]:
@@ -440,19 +440,27 @@ def test_p38_steps_have_the_same_switches() -> None:
     assert refusal_of(pb.DecodeStepRequest(steps=steps), served_model) == ""
 
 
-def test_p36_embeddings_are_judged_and_then_refused() -> None:
+def test_p36_the_inputs_of_a_call_are_judged() -> None:
     ids = types_pb2.TokenIds(ids=[1])
     for request, path in (
         (pb.EmbedRequest(), "texts"),
         (pb.EmbedRequest(texts=["a"], token_ids=[ids]), "texts"),
-        (pb.EmbedRequest(texts=["a"] * 257), "texts"),
-        (pb.EmbedRequest(token_ids=[ids] * 257), "token_ids"),
+        (pb.EmbedRequest(texts=["a"] * 2049), "texts"),
+        (pb.EmbedRequest(token_ids=[ids] * 2049), "token_ids"),
         (pb.EmbedRequest(texts=["a", ""]), "texts[1]"),
         (pb.EmbedRequest(token_ids=[types_pb2.TokenIds()]), "token_ids[0].ids"),
+        (pb.EmbedRequest(texts=["a"], dimensions=0), "dimensions"),
+        (pb.EmbedRequest(texts=["a"], truncate=9), "truncate"),  # type: ignore[arg-type]
+        (pb.RerankRequest(query="", documents=["a"]), "query"),
+        (pb.RerankRequest(query="a"), "documents"),
+        (pb.RerankRequest(query="a", documents=["b", ""]), "documents[1]"),
+        (pb.RerankRequest(query="a", documents=["b"], top_n=0), "top_n"),
     ):
         assert paths_of(request) == [path]
-    assert refusal_of(pb.EmbedRequest(texts=["a"], normalize=False)) == "NOT_SUPPORTED_BY_MODEL"
-    assert refusal_of(pb.EmbedRequest(texts=["a"], model="nosuch")) == "MODEL_NOT_SERVED"
+    for known in (pb.EmbedRequest(texts=["a"], normalize=False), pb.RerankRequest(query="a", documents=["b"])):
+        assert refusal_of(known) == ""
+        known.model = "nosuch"
+        assert refusal_of(known) == "MODEL_NOT_SERVED"
 
 
 def test_p39_p40_control() -> None:

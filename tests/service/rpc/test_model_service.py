@@ -128,7 +128,7 @@ def test_rpc_15_pkg_1_the_server_is_described_as_it_is(served: Served) -> None:
     assert any(isa in name for isa in _core.known_isas())
     assert (info.kv_block_tokens, info.kv_blocks) == (16, served.state.model.core.n_blocks)
     assert (info.max_running, info.max_waiting) == (64, 256)
-    assert info.api_revision == 9
+    assert info.api_revision == 10
     assert unset_fields(info) <= {"revision"}
 
 

@@ -163,6 +163,7 @@ def test_a_whole_request_is_read() -> None:
         num_sequences=2,
         tool_choice="auto",
         parallel_tool_calls=False,
+        max_reasoning_tokens=4,
         speculation=types_pb2.SpeculationOptions(enabled=False, max_draft_tokens=4, drafters=["ngram"]),
     )
     assert read(request) == GenerationRequest(
@@ -190,6 +191,7 @@ def test_a_whole_request_is_read() -> None:
         2,
         tool_choice="auto",
         parallel_tool_calls=False,
+        max_reasoning_tokens=4,
         speculation=SpeculationOptions(False, 4, ("ngram",)),
     )
     assert read_chunks(request.output) == ChunkOptions(5, 0.001)

@@ -118,6 +118,10 @@ CALLS: dict[str, tuple[list[Json], Callable[[list[Json]], bool]]] = {
          {"release": {"session_id": "u"}}],
         lambda rs: stream_text(rs) == (4, " in", {"released": True}),
     ),
+    "Decide": (
+        [{"text": PROMPT, "labels": [",", " a"]}],
+        lambda rs: rs[0]["label"] == "," and rs[0]["labels"][0]["probability"] > 0.9,
+    ),
     "Tokenize": ([{"texts": [PROMPT]}], lambda rs: rs[0]["results"][0]["token_ids"] == IDS),
     "Detokenize": ([{"token_ids": [{"ids": IDS}]}], lambda rs: rs[0]["texts"] == [PROMPT]),
     "ApplyChatTemplate": (
@@ -151,6 +155,7 @@ CALLS: dict[str, tuple[list[Json], Callable[[list[Json]], bool]]] = {
 # Methods that rightly end with an error here: (request, code).
 REFUSED: dict[str, tuple[Json, grpc.StatusCode]] = {
     "Embed": ({"texts": [PROMPT]}, grpc.StatusCode.UNIMPLEMENTED),
+    "Rerank": ({"query": PROMPT, "documents": [PROMPT]}, grpc.StatusCode.UNIMPLEMENTED),
     # No object has these numbers: the server assigns its own.
     "GetChannel": ({"channel_id": "999999"}, grpc.StatusCode.NOT_FOUND),
     "GetSubchannel": ({"subchannel_id": "999999"}, grpc.StatusCode.NOT_FOUND),

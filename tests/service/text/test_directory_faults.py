@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from tokenizers import Tokenizer as Library
+from tokenizers import models
 
 from imp_service.text import Tokenizer, TokenizerInvalid
 from imp_service.text.directory.json_files import MAX_TOKENIZER_BYTES
 from imp_service.text.directory.templates import read_templates
 from support.run.growth import LINEAR, growth
-from support.text.hub_tokenizers import library_of, random_texts, word_piece
+from support.text.hub_tokenizers import library_of, random_texts
 
 JSON = dict[str, Any]
 
@@ -197,12 +198,12 @@ def test_hub_8_each_fault_of_a_template_s_place_is_reported(config: Any, said: s
 
 
 @pytest.mark.long
-def test_hub_8_t07_a_file_has_a_most_size_and_word_pieces_are_refused_by_name() -> None:
+def test_hub_8_t07_a_file_has_a_most_size_and_whole_words_are_refused_by_name() -> None:
     assert refusal({"tokenizer.json": b" " * (MAX_TOKENIZER_BYTES + 1)}) == "tokenizer.json: more than 134217728 bytes"
     config = {**changed("byte level", lambda _: None), "tokenizer_config.json": b" " * (4 << 20) + b"{}"}
     assert refusal(config) == "tokenizer_config.json: more than 4194304 bytes"
-    pieces = {"tokenizer.json": word_piece().to_str().encode()}
-    assert refusal(pieces) == "tokenizer.json: model.type: WordPiece, expected one of BPE, Unigram"
+    words = {"tokenizer.json": Library(models.WordLevel({"a": 0}, unk_token="a")).to_str().encode()}
+    assert refusal(words) == "tokenizer.json: model.type: WordLevel, expected one of BPE, Unigram, WordPiece"
 
 
 def test_hub_8_a_published_pattern_of_quadratic_time_is_replaced_by_a_linear_one() -> None:

@@ -12,8 +12,10 @@ from support.oracles.script_oracle import MASK64, hash_logits, mix
 
 PLACEHOLDER = 3
 """In the cells of media."""
-ENCODER: dict[str, Any] = {"media_rows": 64, "media_atomic": 64}
+ENCODER: dict[str, Any] = {"media_rows": 64}
 """Of a script whose model takes media."""
+ATOMIC: dict[str, Any] = {"media_atomic": 64}
+"""The same if the cells of a part see each other."""
 REFUSED, THROWS, NOT_FINITE, FAULTING_DEVICE = 1, 2, 3, 4
 """What a part makes the encoder do."""
 

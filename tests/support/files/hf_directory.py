@@ -18,6 +18,24 @@ _GRANITE_NAMES = {
 }  # fmt: skip
 
 
+# Files of Nomic BERT have the names of the code beside the first checkpoints.
+_NOMIC_NAMES = {
+    "layers.": "encoder.layers.", "embeddings.LayerNorm": "emb_ln", "self_attn.o_proj": "attn.out_proj",
+    "up_proj": "fc11", "gate_proj": "fc12", "down_proj": "fc2", "post_attention_layernorm": "norm1",
+    "post_mlp_layernorm": "norm2",
+}  # fmt: skip
+
+
+def of_nomic(tensors: dict[str, Array]) -> dict[str, Array]:
+    """q, k and v are one above the other."""
+    found = {name: values for name, values in tensors.items() if not name.endswith(("k_proj.weight", "v_proj.weight"))}
+    for name in [name for name in found if name.endswith("q_proj.weight")]:
+        parts = [tensors[name.replace("q_proj", f"{part}_proj")] for part in "qkv"]
+        found[name.replace("self_attn.q_proj", "attn.Wqkv")] = np.concatenate(parts)
+        del found[name]
+    return found
+
+
 def experts_apart(name: str, values: Array) -> dict[str, Array]:
     """Returns a tensor for each matrix of each expert, where one holds those of all."""
     at, kind = name.rsplit(".", 1)
@@ -30,7 +48,8 @@ def experts_apart(name: str, values: Array) -> dict[str, Array]:
 def saved_tensors(weights: Weights) -> dict[str, Array]:
     """Returns the tensors with the names that files have."""
     kind, found = weights.config["model_type"], dict[str, Array]()
-    for name, values in weights.tensors.items():
+    tensors = of_nomic(weights.tensors) if kind == "nomic_bert" else weights.tensors
+    for name, values in tensors.items():
         is_of_experts = name.endswith((".experts.gate_up_proj", ".experts.down_proj"))
         if is_of_experts and kind.startswith(("mixtral", "qwen2_moe", "qwen3_moe", "qwen3_5_moe", "qwen3_next")):
             found |= experts_apart(name, values)
@@ -46,6 +65,9 @@ def saved_name(kind: str, name: str) -> str:
             name = name.replace(f".{part}.", f".{letter}.")
     elif kind.startswith("granitemoe") and ".block_sparse_moe." in name:
         for part, other in _GRANITE_NAMES.items():
+            name = name.replace(part, other)
+    elif kind == "nomic_bert":
+        for part, other in _NOMIC_NAMES.items():
             name = name.replace(part, other)
     elif kind in _TEXT_FIRST:
         name = f"language_model.{name.replace('model.language_model.', 'model.')}"

@@ -59,7 +59,7 @@ def filled(model_type: str, name: str, shape: tuple[int, ...], seed: int = 0) ->
     is_table = "embed" in name and "proj" not in name and len(shape) in (2, 3)
     spread = 1.0 if is_table else np.sqrt(3.0 / n_terms)
     if len(shape) == 1:
-        is_factor = "norm" in name or name.endswith(("scale", "scalar"))
+        is_factor = "norm" in name.lower() or name.endswith(("scale", "scalar"))
         centre = 1.0 if is_factor and not stores_less_one(model_type, name) else 0.0
         values, spread = centre + 0.4 * values, 1.0
     if name.endswith("gate_up_proj_bias"):

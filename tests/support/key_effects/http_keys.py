@@ -10,9 +10,9 @@ from typing import Any
 from unittest import mock
 
 from imp_service.config import read_settings
+from imp_service.http_api.answers import answering
 from imp_service.http_api.guard import Guard, HttpRefusal
 from imp_service.http_api.listener import Server
-from imp_service.http_api.openai import api
 from support.key_effects.effect import Effect, Observe
 from support.key_effects.running import Running
 from support.servers.http_served import HttpServed, serve_http
@@ -45,7 +45,7 @@ def seconds_of(read: Callable[[Server], float]) -> Observe:
 
 def heartbeat(_: Path, settings: tuple[str, ...]) -> float:
     """Returns how long a stream waits for its first reply before it sends a comment."""
-    with serve_http(*settings) as served, mock.patch.object(api.asyncio, "wait", wraps=asyncio.wait) as wait:
+    with serve_http(*settings) as served, mock.patch.object(answering.asyncio, "wait", wraps=asyncio.wait) as wait:
         assert served.client.stream("/v1/completions", {"prompt": "the", "max_tokens": 1}).has_done
         return float(next(call.kwargs["timeout"] for call in wait.call_args_list if "timeout" in call.kwargs))
 

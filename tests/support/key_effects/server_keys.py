@@ -29,6 +29,7 @@ from support.key_effects.effect import Effect, Observe
 from support.key_effects.running import Running
 from support.servers.certificates import Authority
 from support.servers.served import Served, ask, serve, tokens_of
+from support.servers.vector_served import POOLED
 
 GET_INFO = "/imp.v1.ModelService/GetServerInfo"
 CHECK = f"/{HEALTH}/Check"
@@ -133,6 +134,11 @@ def status_of(request: Callable[[Served], object]) -> Observe:
 def generated(request: pb.GenerateRequest) -> Callable[[Served], object]:
     """Returns a call that reads the request's whole stream."""
     return lambda served: list(served.inference.Generate(request))
+
+
+def embedded(served: Served) -> object:
+    """Embeds two texts."""
+    return served.inference.Embed(pb.EmbedRequest(texts=["a", "b"]))
 
 
 def n_output(served: Served) -> int:
@@ -300,6 +306,7 @@ SERVER_EFFECTS: dict[str, Effect] = {
     "model.name": Effect("mine", on_server(lambda served: served.state.model.name), "imp demo", "mine"),
     "model.aliases": Effect('["other"]', status_of(generated(ask([300], 1, model="other"))), "MODEL_NOT_SERVED", "OK"),
     "limits.max_tokens": Effect("9", on_server(n_output), 512, 9),
+    "limits.max_inputs": Effect("1", status_of(embedded), "OK", "FIELD_INVALID", also=(POOLED,)),
     "limits.max_prompt_bytes": Effect("1KiB", status_of(generated(TEXT_2000)), "OK", "FIELD_INVALID"),
     "limits.request_time": Effect("100s", stream_argument(lambda _, time_limit: math.ceil(time_limit)), 3600, 100),
     "scheduler.max_waiting": Effect("1", status_of(generated(ask([300], 1, num_sequences=2))), "OK", "FIELD_INVALID"),

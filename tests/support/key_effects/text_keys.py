@@ -8,6 +8,7 @@ from pathlib import Path
 from unittest import mock
 
 from imp_service.api.options import SamplingOptions
+from imp_service.api.vectors import EmbedOptions, EmbedRequest
 from imp_service.config import read_settings
 from imp_service.core import Error
 from imp_service.generation import ModelRuntime, defaults, load_model
@@ -18,6 +19,7 @@ from support.machine.command_line import demo_with
 
 CHAT = ChatPrompt((ChatMessage("user", "hello"),))
 TEMPLATE_FILE = "chat.jinja"
+POOLED = "model.overrides.pooling=last"
 TEMPLATE_KEY = "model.overrides.chat_template"
 
 
@@ -57,6 +59,25 @@ def dialect(_: Path, settings: tuple[str, ...]) -> str:
     """Returns the name of the model's tool call dialect."""
     with model_of(settings) as model:
         return model.text.dialect.name
+
+
+def pooling(_: Path, settings: tuple[str, ...]) -> str:
+    """Returns how a text becomes a vector."""
+    with model_of(settings) as model:
+        return model.embedder.facts.pooling
+
+
+def approximation(_: Path, settings: tuple[str, ...]) -> str:
+    """Returns what a reply says of vectors with eight numbers."""
+    with model_of(settings) as model:
+        return model.embedder.approximation(EmbedOptions(dimensions=8))
+
+
+def embedding_a_long_text(_: Path, settings: tuple[str, ...]) -> str:
+    """Returns the result of planning an input that is too long: a reason or OK."""
+    with model_of(settings) as model:
+        request = EmbedRequest([[5] * (model.max_context + 1)])
+        return refusal(lambda: model.embedder.plan_texts(request))
 
 
 def pre_tokenizer(_: Path, settings: tuple[str, ...]) -> str:
@@ -171,6 +192,9 @@ LARGE = ConstraintSpec(ConstraintKind.JSON_SCHEMA, '{"type": "integer", "multipl
 
 TEXT_EFFECTS: dict[str, Effect] = {
     "kv.trial": Effect("false", cache_is_tried, True, False, also=("kv.dtype=rot4",)),
+    "limits.truncate": Effect("start", embedding_a_long_text, "CONTEXT_TOO_LONG", "OK", also=(POOLED,)),
+    "model.overrides.matryoshka": Effect("true", approximation, "dimensions=8", "", also=(POOLED,)),
+    "model.overrides.pooling": Effect("mean", pooling, "none", "mean"),
     "model.strict": Effect("true", serving_a_broken_template, "OK", INVALID),
     "model.overrides.chat_template_name": Effect("none", loading, "OK", INVALID),
     "model.overrides.dialect": Effect("llama3", dialect, "plain", "llama3"),

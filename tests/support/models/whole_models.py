@@ -22,6 +22,7 @@ from support.models.family_cases import SIZES, bound
 from support.models.family_text import EOS, text_case
 from support.models.tiny_gemma3_tower import Gemma3Tower
 from support.models.tiny_gemma4_tower import Gemma4Tower
+from support.models.tiny_models import TinyModel
 from support.models.tiny_qwen_tower import QwenTower
 from support.models.tiny_tower import Pixels, TinyTower
 from support.models.tower_peers import image_processor
@@ -243,14 +244,17 @@ class TinySight:
     def words(self) -> Tokenizer:
         return _vocabulary(self.layout.special)
 
+    @property
+    def decoder(self) -> TinyModel:
+        sizes = {"hidden_size": self.tower.slice_width, "context": CONTEXT, "padding": 0, **self.changes}
+        return model_for(self.words, self.architecture, **sizes)
+
     def write(self, folder: Path) -> Path:
         """Writes the decoder and its projector into a folder. Returns the decoder's path."""
         folder.mkdir(parents=True, exist_ok=True)
-        sizes = {"hidden_size": self.tower.slice_width, "context": CONTEXT, "padding": 0, **self.changes}
-        model = model_for(self.words, self.architecture, **sizes)
         self.tower.projector().write(folder / "mmproj-tiny.gguf")
         template = TEMPLATE.replace("IMAGE", self.layout.in_template)
-        return write_twin(folder / "tiny.gguf", self.words, model, pre="qwen2", template=template, eos=EOS)
+        return write_twin(folder / "tiny.gguf", self.words, self.decoder, pre="qwen2", template=template, eos=EOS)
 
 
 _ANY_SIZE, _FIXED, _SOFT = ((4, 6), (6, 3), (2, 4)), ((4, 4),) * 3, ((6, 10), (11, 6), (6, 11))

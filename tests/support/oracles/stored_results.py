@@ -24,6 +24,7 @@ from support.models.family_text import SMALL
 from support.models.family_variants import CONTEXTS, VARIANTS, WRAPPED, YARNS, case_of_context, case_of_yarn
 from support.models.forward_runs import distance, prompt
 from support.models.linear_attention_cases import LINEAR_CASES
+from support.models.text_cases import CASES as TEXT_CASES
 from support.models.tiny_towers import TOWERS
 
 PATH = Path(__file__).resolve().parents[2] / "data" / "transformers.json"
@@ -85,7 +86,7 @@ def entry(name: str) -> dict[str, Any]:
 
 
 def model_types() -> set[str]:
-    return {entry(name)["config"]["model_type"] for name in table()["cases"]}
+    return {each["config"]["model_type"] for kind in ("cases", "vectors") for each in table()[kind].values()}
 
 
 def full_config(stored: dict[str, Any]) -> dict[str, Any]:
@@ -121,6 +122,27 @@ def weights(name: str, vocab_size: int = VOCABULARY) -> Weights:
             sizes = tuple(vocab_size if size == "V" else int(size) for size in shape.split())
             tensors[tensor] = filled(config["model_type"], tensor, sizes).astype(np.float32)
     return Weights(config, tensors, stored.get("frequencies", []))
+
+
+def places_of_vectors(name: str) -> list[int]:
+    """Some of the numbers of a vector."""
+    return [0] if TEXT_CASES[name].pooling == "rank" else list(range(1, 64, 11))
+
+
+def vector_weights(name: str) -> Weights:
+    """Returns a model that makes vectors."""
+    stored, tensors = table()["vectors"][name], {}
+    config = stored["config"] | {"architectures": [TEXT_CASES[name].model]}
+    for tensor, shape in shapes(stored["layout"], config["num_hidden_layers"]):
+        assert isinstance(shape, str)  # narrows
+        sizes = tuple(VOCABULARY if size == "V" else int(size) for size in shape.split())
+        tensors[tensor] = filled(config["model_type"], tensor, sizes).astype(np.float32)
+    return Weights(config, tensors, [])
+
+
+def error_of_vectors(name: str, got: NDArray[Any]) -> float:
+    """Returns the distance of vectors from those in the table."""
+    return distance(got[:, places_of_vectors(name)], np.array(table()["vectors"][name]["vectors"]))
 
 
 def text_weights(name: str) -> Weights:

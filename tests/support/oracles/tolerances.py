@@ -28,6 +28,19 @@ LOGPROB = 1e-4
 UNIT_CIRCLE = 1e-6
 # The contracts' distance of two tokens below which different rounding may draw either (DET-12).
 SEQUENCES_AGREE = 1e-2
+# The contracts' bound for the length of a vector of a text (EMB-4).
+UNIT_LENGTH = 1e-6
+# Similarities that a page prints with four digits: half of the last one, and a float32 sum.
+PRINTED_SIMILARITY = 6e-5
+# Probabilities of labels are products of a few float64, of which one may be left of a difference (DEC-1, DEC-5).
+LABELS = 1e-10
+# One unit in the last place of 1 (DEC-2), and the error of the logarithm of a sum of 64 bits.
+LAST_PLACE = 2.0**-52
+LOG_OF_SUM = 2.0**-51
+# The built-in model's int8 activations change logits of up to 30 by less than a hundredth of them: log odds of labels.
+LOG_ODDS = 0.3
+# The same of a model of 135M parameters with weights of 4 bits.
+REAL_LOG_ODDS = 0.6
 # Scores of a unigram tokenizer are sums of a few float32.
 UNIGRAM_SCORE = 1e-6
 # Two float64 forwards of the built-in models, which differ in the order of their sums: logits of up to 30 in steps of
@@ -267,3 +280,7 @@ def divergence(logits: Float64s) -> float:
     """Bounds the divergence of two distributions with float32 logits, each rounded in its own term and in the sum."""
     largest = float(np.abs(logits).max())
     return 4 * largest * (1 + 2 * largest) * FLOAT32_ROUNDING
+
+
+# Of vectors of texts, relative to their root mean square: two computations in float32, of layers that normalize.
+VECTORS = 2e-5

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from imp_service.cli.call import chat as call_chat
+from imp_service.cli.call import decide as call_decide
 from imp_service.cli.call import generate as call_generate
 from imp_service.cli.call import model as call_model
 from imp_service.cli.call import tokenizer as call_tokenizer
+from imp_service.cli.call import vectors as call_vectors
 from imp_service.cli.commands import CALL_METHODS
 from imp_service.cli.options.connection import (
     add_attempts_option,
@@ -37,6 +39,24 @@ _METHODS = {
             """imp call generate --regex "[0-9]+" "3 plus 4 is " """.rstrip(),
             """imp call generate --fields '{"constraint": {"regex": "yes|no"}}' "Is snow cold? " """.rstrip(),
         ),
+    ),
+    "decide": _Method(
+        "weigh the answers to a question",
+        call_decide.configure_decide,
+        (
+            'imp call decide --label yes --label no "Is the sky blue?"',
+            'imp call decide --range 1:5 --json "How polite is this, from 1 to 5? Give me that!"',
+        ),
+    ),
+    "embed": _Method(
+        "print the vectors of texts",
+        call_vectors.configure_embed,
+        ('imp call embed "Hello" "Good morning"', "imp call embed --npy vectors.npy < texts.txt"),
+    ),
+    "rerank": _Method(
+        "order documents by how well they answer a query",
+        call_vectors.configure_rerank,
+        ('imp call rerank "capital of France" docs.txt', 'imp call rerank --top-n 3 "capital of France" < docs.txt'),
     ),
     "info": _Method(
         "show the model and the server", call_model.configure_info, ("imp call info", "imp call info --config --json")

@@ -102,8 +102,17 @@ def _model_rows(model: "GetModelInfoResponse") -> list[tuple[str, str]]:
         ("sampling", sampling_line(model.default_sampling, model.default_sampling_origins)),
         ("constraints", ", ".join(model.constraints) or "none"),
         ("logits", yes_no[model.supports_logits]),
-        ("embeddings", yes_no[model.supports_embeddings]),
+        ("embeddings", _embeddings_text(model)),
+        ("rerank", yes_no[model.embeddings.reranks]),
     ]
+
+
+def _embeddings_text(model: "GetModelInfoResponse") -> str:
+    if not model.supports_embeddings:
+        return "no"
+    made = model.embeddings
+    prompts = f", prompts {', '.join(made.prompt_names)}" if made.prompt_names else ""
+    return f"{made.dimensions} dimensions, {made.pooling} of at most {made.max_tokens} tokens{prompts}"
 
 
 def _server_rows(server: "GetServerInfoResponse") -> list[tuple[str, str]]:

@@ -55,6 +55,7 @@ def request_of(arguments: Namespace) -> "GenerateRequest":
     for name, value in given_sampling(arguments).items():
         _set(request.sampling, name, value, option_of(name))
     _set(request.stop, "max_tokens", arguments.max_tokens, "--max-tokens")
+    _set(request, "max_reasoning_tokens", arguments.max_reasoning_tokens, "--max-reasoning-tokens")
     if arguments.stop:
         request.stop.strings.extend(arguments.stop)
     constraint = read_constraint(arguments)

@@ -25,9 +25,13 @@ def check_output_options(arguments: Namespace) -> None:
     """Refuses values that no model accepts, before the model is loaded; errors name the options."""
     from imp_service.api.errors import Violation, refuse
     from imp_service.api.facts import findings
-    from imp_service.api.options import SamplingOptions, StopOptions
+    from imp_service.api.options import GenerationRequest, SamplingOptions, StopOptions
     from imp_service.generation.limits import ENGINE
 
-    options = StopOptions(max_tokens=arguments.max_tokens), SamplingOptions(**given_sampling(arguments))  # type: ignore[arg-type]
+    options = (
+        StopOptions(max_tokens=arguments.max_tokens),
+        SamplingOptions(**given_sampling(arguments)),  # type: ignore[arg-type]
+        GenerationRequest("", max_reasoning_tokens=arguments.max_reasoning_tokens),
+    )
     found = [each for group in options for each in findings(group, ENGINE)]
     refuse(Violation(option_of(each.path), each.message) for each in found)

@@ -37,6 +37,13 @@ def add_length_option(parser: ArgumentParser, exception: str) -> None:
         help=f"most tokens to write (default: {ANSWER_TOKENS} for an answer, {CONTINUATION_TOKENS} for a text that is "
         f"continued; {exception})",
     )
+    parser.add_argument(
+        "--max-reasoning-tokens",
+        metavar="N",
+        type=int,
+        action=Once,
+        help="most tokens of reasoning, which is then closed; 0: none (default: as many as the model writes)",
+    )
 
 
 def given_sampling(arguments: Namespace) -> dict[str, float]:

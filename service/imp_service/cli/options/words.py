@@ -89,7 +89,9 @@ def load_named_model(config: "Config", arguments: Namespace, words: Sequence[str
     from imp_service.cli.progress import load_model
 
     try:
-        return load_model(config)
+        runtime, file = load_model(config)
+        runtime.embedder.require_generation()
+        return runtime, file
     except Error as error:
         is_first = len(arguments.words) > len(words)
         if error.reason == "MODEL_MISSING" and is_first and not arguments.model.endswith(".gguf"):

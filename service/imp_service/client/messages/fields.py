@@ -20,6 +20,7 @@ FieldDescriptor = Any
 _EXPECTED = {
     FieldTypes.CPPTYPE_UINT32: "a whole number",
     FieldTypes.CPPTYPE_UINT64: "a whole number",
+    FieldTypes.CPPTYPE_INT64: "a whole number",
     FieldTypes.CPPTYPE_FLOAT: "a number",
     FieldTypes.CPPTYPE_BOOL: "True or False",
     FieldTypes.CPPTYPE_STRING: "a text",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar, cast
 
 from google.protobuf.duration_pb2 import Duration
 
+from ...api.decisions import Decision, LabelProbability
 from ...api.float32 import shortest
 from ...api.options import DryOptions, SamplingOptions
 from ...api.replies import (
@@ -27,8 +29,9 @@ from ...api.replies import (
     TokenScores,
     Usage,
 )
-from ...api.reports import LoadReport, ModelInfo
+from ...api.reports import EmbeddingSupport, LoadReport, ModelInfo
 from ...api.tool_calls import ToolCallDelta
+from ...api.vectors import Ranking, RankResult, Vectors
 from ...pb import inference_pb2, model_pb2, types_pb2
 
 T = TypeVar("T")
@@ -73,6 +76,7 @@ def read_reply(message: inference_pb2.GenerateResponse) -> Reply | None:
                 held_scores=WireScores(started.prompt),
                 sparse_prefill=_sparse_prefill(started.sparse_prefill) if started.HasField("sparse_prefill") else None,
                 media=[_read(MediaSpan, each) for each in started.media],
+                logits=b"",  # only a decision has them, within a server
             )
         case "chunk":
             chunk = message.chunk
@@ -107,10 +111,37 @@ def read_step(output: inference_pb2.StepOutput, cached_tokens: int, timings: Tim
     )
 
 
+def read_decision(message: inference_pb2.DecideResponse) -> Decision:
+    """A decision."""
+    labels = tuple(LabelProbability(each.label, each.probability, tuple(each.token_ids)) for each in message.labels)
+    return _read(Decision, message, labels=labels, usage=_read(Usage, message.usage))
+
+
 def read_timings(timings: types_pb2.Timings) -> Timings:
     """The time that a request spent in each phase."""
     parts = (timings.queue, timings.prefill, timings.decode, timings.blocked, timings.encode)
     return Timings(*(seconds(part) for part in parts))
+
+
+def read_vectors(reply: inference_pb2.EmbedResponse) -> Vectors:
+    """The vectors."""
+    values = tuple(array("f", each.values) for each in reply.embeddings)
+    return Vectors(values, **_of_call(reply))
+
+
+def read_ranking(reply: inference_pb2.RerankResponse) -> Ranking:
+    """The documents in order."""
+    results = tuple(RankResult(each.index, each.score) for each in reply.results)
+    return Ranking(results, **_of_call(reply))
+
+
+def _of_call(reply: inference_pb2.EmbedResponse | inference_pb2.RerankResponse) -> dict[str, Any]:
+    return {
+        "timings": read_timings(reply.timings),
+        "prompt_tokens": reply.usage.prompt_tokens,
+        "cached_prompt_tokens": reply.usage.cached_prompt_tokens,
+        "truncated": tuple(reply.truncated),
+    }
 
 
 def seconds(duration: Duration) -> float:
@@ -125,8 +156,14 @@ def read_candidates(positions: Iterable[types_pb2.Candidates]) -> list[list[Cand
 
 def read_model_info(info: model_pb2.GetModelInfoResponse) -> ModelInfo:
     """The model."""
-    sampling = _sampling(info.default_sampling)
-    return _read(ModelInfo, info, name=info.model, max_context=info.max_context_tokens, default_sampling=sampling)
+    return _read(
+        ModelInfo,
+        info,
+        name=info.model,
+        max_context=info.max_context_tokens,
+        default_sampling=_sampling(info.default_sampling),
+        embeddings=_read(EmbeddingSupport, info.embeddings) if info.HasField("embeddings") else None,
+    )
 
 
 def read_load(load: model_pb2.Load) -> LoadReport:

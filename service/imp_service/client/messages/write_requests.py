@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...api.arguments import text_of, token_ids_of
-from ...api.chat_prompt import ChatMessage, ChatPrompt, PromptParts
+from ...api.chat_prompt import ChatMessage, ChatPrompt, InfillPrompt, PromptParts
 from ...api.constraint_spec import Constraint, ConstraintKind, ConstraintSpec
+from ...api.decisions import DecisionRequest
 from ...api.errors import invalid
 from ...api.image import Image
 from ...api.options import GenerationRequest, Prompt
+from ...api.vectors import EmbedRequest, RerankRequest
 from ...pb import inference_pb2, tokenizer_pb2, types_pb2
 from .fields import MessageWriter
 
@@ -36,8 +38,18 @@ def write_generation(
     return message
 
 
+def write_decision(request: DecisionRequest, model: str = "") -> inference_pb2.DecideRequest:
+    """A decision. Raises FIELD_INVALID for values that no message can hold."""
+    message, writer = inference_pb2.DecideRequest(), MessageWriter()
+    writer.put(message, "model", model, "model")
+    write_prompt(writer, message, request.prompt)
+    writer.fill(message, request, "", leaves_out=NOT_IN_MESSAGES)
+    writer.finish()
+    return message
+
+
 def write_prompt(writer: MessageWriter, message: Any, prompt: Prompt) -> None:
-    """The prompt of a GenerateRequest or a PrefillRequest."""
+    """The prompt of a request."""
     if isinstance(prompt, str):
         writer.put(message, "text", prompt, "text")
     elif isinstance(prompt, ChatPrompt):
@@ -51,6 +63,11 @@ def write_prompt(writer: MessageWriter, message: Any, prompt: Prompt) -> None:
         message.parts.SetInParent()
         for i, part in enumerate(prompt.parts):
             _write_part(writer, message.parts.parts.add(), part, f"parts.parts[{i}]")
+    elif isinstance(prompt, InfillPrompt):
+        message.infill.SetInParent()
+        writer.fill(message.infill, prompt, "infill", leaves_out=("files",))
+        for i, file in enumerate(prompt.files):
+            writer.fill(message.infill.files.add(), file, f"infill.files[{i}]")
     elif isinstance(prompt, bytes | bytearray) or not hasattr(prompt, "__iter__"):
         raise invalid("prompt", f"{type(prompt).__name__}, expected text, token ids or a ChatPrompt")
     else:
@@ -106,6 +123,32 @@ def write_constraint(writer: MessageWriter, message: types_pb2.Constraint, const
         case _:
             writer.put(message, kind, constraint.source, f"constraint.{kind}")
     message.unbounded_whitespace = constraint.unbounded_whitespace
+
+
+def write_embed(request: EmbedRequest, model: str = "") -> inference_pb2.EmbedRequest:
+    """Texts, or lists of ids. Raises FIELD_INVALID for values that no message can hold."""
+    message, writer = inference_pb2.EmbedRequest(), MessageWriter()
+    writer.put(message, "model", model, "model")
+    lists = [each for each in request.texts if not isinstance(each, str)]
+    if len(lists) < len(request.texts):
+        writer.put(message, "texts", request.texts, "texts")
+    else:
+        for each in lists:
+            put_tokens(writer, message.token_ids.add(), token_ids_of(each))
+    writer.fill(message, request.options, "")
+    writer.finish()
+    return message
+
+
+def write_rerank(request: RerankRequest, model: str = "") -> inference_pb2.RerankRequest:
+    """A query and its documents. Raises FIELD_INVALID for values that no message can hold."""
+    message, writer = inference_pb2.RerankRequest(), MessageWriter()
+    writer.put(message, "model", model, "model")
+    writer.put(message, "query", request.query, "query")
+    writer.put(message, "documents", request.documents, "documents")
+    writer.fill(message, request.options, "")
+    writer.finish()
+    return message
 
 
 def write_tokenize(text: str, *, add_special: bool, parse_special: bool) -> tokenizer_pb2.TokenizeRequest:

@@ -16,6 +16,8 @@ from ...api.arguments import (
     request_of,
     sampling_of,
 )
+from ...api.decision_arguments import DECISION_PARAMETERS, Numbers, Question, Questions, decisions_of
+from ...api.decisions import Decision, DecisionRequest
 from ...api.errors import Error
 from ...api.keywords import parameters_of, take, takes_options
 from ...api.options import (
@@ -30,15 +32,26 @@ from ...api.options import (
 from ...api.replies import StepOutput
 from ...api.reports import LoadReport, ModelInfo
 from ...api.several import Prompts, requests_of
+from ...api.vector_arguments import EMBED_PARAMETERS, RERANK_PARAMETERS, embed_request_of, rerank_request_of
+from ...api.vectors import Ranking, TextOrIds, Vectors
 from ...pb.inference_pb2 import GenerateResponse
 from ...pb.model_pb2 import GetLoadRequest, GetModelInfoRequest
 from ..async_connection import AsyncConnection, AsyncReplies
 from ..messages.errors import translating_call_failures
-from ..messages.read_replies import read_load, read_model_info
-from ..messages.write_requests import caller_metadata, write_detokenize, write_generation, write_tokenize
+from ..messages.read_replies import read_decision, read_load, read_model_info, read_ranking, read_vectors
+from ..messages.write_requests import (
+    caller_metadata,
+    write_decision,
+    write_detokenize,
+    write_embed,
+    write_generation,
+    write_rerank,
+    write_tokenize,
+)
 from .async_session import AsyncSession, AsyncSessionServer, decode_together
 from .reception import Reception
 from .remote_async_generation import AsyncGeneration
+from .remote_decisions import AsyncDecisions
 from .remote_generations import AsyncGenerations
 from .session_state import SessionState
 
@@ -110,6 +123,47 @@ class AsyncClient:
         """
         return self._begin(request_of(chat_of(messages, options), options), timeout)
 
+    @overload
+    async def decide(
+        self,
+        question: Question,
+        labels: Sequence[str] = (),
+        *,
+        range: Numbers | None = None,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> Decision: ...
+    @overload
+    async def decide(
+        self,
+        question: Questions,
+        labels: Sequence[str] = (),
+        *,
+        range: Numbers | None = None,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> list[Decision]: ...
+    @takes_options(DECISION_PARAMETERS)
+    async def decide(
+        self,
+        question: Question | Questions,
+        labels: Sequence[str] = (),
+        *,
+        range: Numbers | None = None,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> Decision | list[Decision]:
+        """The most likely of some labels as the output, and the probability of each. Nothing is generated.
+
+        The question is a text that a label continues, token ids, or a list of messages, to which a label is the answer.
+        A list of texts, of lists of ids or of conversations is several questions, which run in one batch. `range` is
+        (low, high) or (low, high, step): the labels are these whole numbers.
+        """
+        asked, are_several = decisions_of(question, labels, range, options)
+        if not are_several:
+            return await self._decide(asked[0], timeout)
+        return await AsyncDecisions([partial(self._decide, each, timeout) for each in asked]).results()
+
     @takes_options(SAMPLING_PARAMETERS, parameters_of(DEFAULT_CACHE))
     def open(
         self,
@@ -137,6 +191,28 @@ class AsyncClient:
         A failure of the call itself is raised.
         """
         return await decode_together(self._sessions, steps, timeout)
+
+    @takes_options(EMBED_PARAMETERS)
+    async def embed(self, texts: Sequence[TextOrIds], *, timeout: float | None = None, **options: Any) -> Vectors:
+        """The vectors of texts, or of lists of ids, in their order."""
+        asked = embed_request_of(texts, options)
+        message, metadata = write_embed(asked, self._model), caller_metadata(asked.tenant, asked.priority)
+        with translating_call_failures():
+            call = self._connection.inference.Embed
+            reply = await self._connection.unary(call, message, metadata=metadata, timeout=timeout)
+            return read_vectors(reply)
+
+    @takes_options(RERANK_PARAMETERS)
+    async def rerank(
+        self, query: str, documents: Sequence[str], *, timeout: float | None = None, **options: Any
+    ) -> Ranking:
+        """Documents in the order in which they answer a query, the best first."""
+        asked = rerank_request_of(query, documents, options)
+        message, metadata = write_rerank(asked, self._model), caller_metadata(asked.tenant, asked.priority)
+        with translating_call_failures():
+            call = self._connection.inference.Rerank
+            reply = await self._connection.unary(call, message, metadata=metadata, timeout=timeout)
+            return read_ranking(reply)
 
     async def tokenize(
         self,
@@ -170,6 +246,13 @@ class AsyncClient:
             return self._sessions.stream(message, metadata, timeout)
 
         return AsyncGeneration(begin, Reception(request))
+
+    async def _decide(self, request: DecisionRequest, timeout: float | None) -> Decision:
+        with translating_call_failures():
+            message = write_decision(request, self._model)
+            metadata = caller_metadata(request.tenant, request.priority)
+            method = self._connection.inference.Decide
+            return read_decision(await self._connection.unary(method, message, metadata=metadata, timeout=timeout))
 
     def _begin_all(self, requests: Sequence[GenerationRequest], timeout: float | None) -> AsyncGenerations:
         return AsyncGenerations([partial(self._begin, request, timeout) for request in requests])

@@ -88,6 +88,9 @@ def _measure(
     loaded = load_weights(config, file)
     pictures = None
     try:
+        if not loaded.model.has_head:
+            words = "this model makes vectors and generates no text, and imp bench measures generation"
+            raise make_error("NOT_SUPPORTED_BY_MODEL", words, {"feature": "generation"})
         pictures = None if tools.pictures_of is None else tools.pictures_of(loaded)
         loaded.start(cell_token=None if pictures is None else pictures.cell_token)
         bench = ModelBench(loaded, plan.reps, report)

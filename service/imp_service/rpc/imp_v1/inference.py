@@ -8,12 +8,14 @@ from google.protobuf.message import Message
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import GrpcCall
+from imp_service.rpc.encoded import Encoded
+from imp_service.rpc.imp_v1.decide import Decide
 from imp_service.rpc.imp_v1.decode_step import DecodeStep
 from imp_service.rpc.imp_v1.decode_stream import DecodeStream
+from imp_service.rpc.imp_v1.embed import Embed
 from imp_service.rpc.imp_v1.generate import Generate
 from imp_service.rpc.imp_v1.prefill import Prefill
 from imp_service.rpc.imp_v1.session_changes import SessionChanges
-from imp_service.serving.refusal import Refusal
 from imp_service.serving.server_state import ServerState
 
 
@@ -26,6 +28,8 @@ class InferenceServicer:
         self._prefill = Prefill(state)
         self._decode_step = DecodeStep(state)
         self._changes = SessionChanges(state)
+        self._decide = Decide(state)
+        self._embed = Embed(state)
 
     async def Generate(self, request: pb.GenerateRequest, call: GrpcCall) -> None:  # noqa: N802
         await self._generate.stream(request, call)
@@ -51,5 +55,11 @@ class InferenceServicer:
     async def DecodeStream(self, requests: AsyncIterator[pb.DecodeStreamRequest], call: GrpcCall) -> None:  # noqa: N802
         await DecodeStream(self._state, call).answer(requests)
 
-    async def Embed(self, request: pb.EmbedRequest, call: GrpcCall) -> Message:  # noqa: N802
-        raise Refusal("NOT_SUPPORTED_BY_MODEL", "this model makes no embeddings", {"feature": "Embed"})
+    async def Decide(self, request: pb.DecideRequest, call: GrpcCall) -> Message:  # noqa: N802
+        return await self._decide.answer(request, call)
+
+    async def Embed(self, request: pb.EmbedRequest, call: GrpcCall) -> Encoded:  # noqa: N802
+        return await self._embed.embed(request, call)
+
+    async def Rerank(self, request: pb.RerankRequest, call: GrpcCall) -> Message:  # noqa: N802
+        return await self._embed.rerank(request, call)

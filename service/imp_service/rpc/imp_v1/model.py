@@ -13,6 +13,7 @@ from imp_service.config.render import as_json
 from imp_service.core.installation import revision
 from imp_service.core.weights import count_parameters, weight_format
 from imp_service.generation import ModelRuntime
+from imp_service.generation.embedding_facts import EmbeddingFacts
 from imp_service.media import FILE_FORMATS, Images
 from imp_service.pb import model_pb2 as pb
 from imp_service.rpc.call import GrpcCall
@@ -74,17 +75,32 @@ def write_model_info(model: ModelRuntime, served: ServedModel, weights_sha256: s
         default_sampling_origins=model.default_sampler.origins,
         max_top_logprobs=LIMITS.top_logprobs,
         constraints=served.constraints,
-        supports_logits=features.logits,
+        supports_embeddings=model.embedder.facts.embeds,
+        supports_logits=features.logits and model.embedder.facts.has_head,
         num_tokens=served.n_tokens,
         drafters=model.drafters,
         supports_sparse_prefill=not model.no_sparse_prefill,
     )
+    if model.embedder.facts.embeds or model.embedder.facts.reranks:
+        info.embeddings.CopyFrom(write_embedding_support(model.embedder.facts))
     if model.images is not None:
         info.media.CopyFrom(write_media_support(model.images))
     bos = model.tokenizer.bos_id
     if bos is not None:
         info.bos_token_id = bos
     return info
+
+
+def write_embedding_support(facts: EmbeddingFacts) -> pb.EmbeddingSupport:
+    """The vectors and scores that the model makes."""
+    return pb.EmbeddingSupport(
+        dimensions=facts.dimensions,
+        pooling=facts.pooling,
+        max_tokens=facts.max_tokens,
+        prompt_names=facts.prompt_names,
+        reranks=facts.reranks,
+        is_matryoshka=facts.is_matryoshka,
+    )
 
 
 def write_media_support(images: Images) -> pb.MediaSupport:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-from imp_service.api.chat_prompt import PromptParts
+from imp_service.api.chat_prompt import InfillPrompt, PromptParts
 from imp_service.api.errors import invalid
 from imp_service.api.options import CacheOptions, Prompt, SamplingOptions
 from imp_service.api.replies import Scores, StepOutput
@@ -175,7 +175,7 @@ class Prefill:
     async def _read(
         self, model: ModelRuntime, prompt: Prompt, request: pb.PrefillRequest, held: HeldSession
     ) -> ReadPrompt:
-        if not isinstance(prompt, str | ChatPrompt | PromptParts):
+        if not isinstance(prompt, str | ChatPrompt | PromptParts | InfillPrompt):
             check_context(held, len(prompt), model.max_context)  # before each id is checked
         model.prompts.require_fitting(prompt)
         begins = held.position == 0

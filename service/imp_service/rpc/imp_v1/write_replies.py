@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from imp_service.api.decisions import Decision
 from imp_service.api.options import DryOptions, SamplingOptions
 from imp_service.api.replies import (
     Candidate,
@@ -53,6 +54,22 @@ def write_reply(reply: Reply, request_id: str, model: str) -> inference_pb2.Gene
         if reply.held_scores:
             add_scores(response.started.prompt, reply.held_scores)
     return response
+
+
+def write_decision(decision: Decision, request_id: str, model: str) -> inference_pb2.DecideResponse:
+    """The reply to a decision."""
+    labels = [inference_pb2.LabelProbability(**asdict(each)) for each in decision.labels]
+    return inference_pb2.DecideResponse(
+        request_id=request_id,
+        model=model,
+        label=decision.label,
+        labels=labels,
+        mass=decision.mass,
+        confidence=decision.confidence,
+        mean=decision.mean,
+        usage=write_usage(decision.usage),
+        evaluations=decision.evaluations,
+    )
 
 
 def write_step_output(output: StepOutput) -> inference_pb2.StepOutput:

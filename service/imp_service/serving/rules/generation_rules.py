@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
-from imp_service.api.chat_prompt import PromptParts, images_of
+from imp_service.api.chat_prompt import InfillPrompt, PromptParts, images_of
 from imp_service.api.errors import Violation
 from imp_service.api.facts import findings
 from imp_service.api.image import Image
 from imp_service.api.options import GenerationRequest, Prompt
 from imp_service.api.rules import Entries, LimitedCount, Name, Text, Texts, TokenIds
+from imp_service.generation.infill import NO_INFILL
 from imp_service.generation.prompt_images import LEFT_OUT, NOT_IN_MODEL, number_violations
+from imp_service.generation.text_side import BUDGET, NO_REASONING
 from imp_service.serving.prompt_cost import chat_bytes, reading_bytes
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.rules.check import Finding
@@ -74,6 +76,18 @@ class PromptPartsRule:
         yield from image_findings(value, path, served)
 
 
+class GapRule:
+    """A text with a gap: the size of all texts, and whether the model fills gaps."""
+
+    def check(self, value: InfillPrompt, path: str, served: ServedModel) -> Iterator[Finding]:
+        if not served.fills_gaps:
+            yield Refusal("NOT_SUPPORTED_BY_MODEL", f"{path}: {NO_INFILL}", {"feature": path})
+        if too_many := list(FILES.check(value.files, f"{path}.files", served)):
+            yield from too_many  # not read one by one
+            return
+        yield from PROMPT_BYTES.check(reading_bytes(value, renders_quickly=True), path, served)
+
+
 def image_findings(prompt: Prompt, path: str, served: ServedModel) -> Iterator[Finding]:
     """Whether the model takes a prompt's images, and so many."""
     paths = [each for each, _ in images_of(prompt, path)]
@@ -103,6 +117,9 @@ class ConstraintRule:
 def generation_findings(request: GenerationRequest, served: ServedModel, path: str = "") -> Iterator[Finding]:
     """Everything that is wrong with a request, but for its prompt."""
     yield from findings(request, served, path)
+    if request.max_reasoning_tokens is not None and not served.reasons:
+        where = f"{path}.{BUDGET}" if path else BUDGET
+        yield Refusal("NOT_SUPPORTED_BY_MODEL", f"{where}: {NO_REASONING}", {"feature": where})
     if isinstance(request.constraint, ConstraintSpec):
         yield from CONSTRAINT.check(request.constraint, f"{path}.constraint" if path else "constraint", served)
 
@@ -110,6 +127,7 @@ def generation_findings(request: GenerationRequest, served: ServedModel, path: s
 REQUEST_ID, MODEL = Name(), ModelName()
 MESSAGES, CHAT = Entries(1, MAX_MESSAGES), ChatRule()
 PARTS_COUNT, PARTS = Entries(1, MAX_MESSAGES), PromptPartsRule()
+FILES, INFILL = Entries(0, MAX_MESSAGES), GapRule()
 PROMPT_TEXT = Text(1, "limits.max_prompt_bytes")
 # All texts of a request with several prompts.
 PROMPT_BYTES = LimitedCount("limits.max_prompt_bytes")

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +17,12 @@ from imp_service.http_api.server import HttpServer
 from imp_service.serving.listening import checked_addresses
 from imp_service.serving.security.access import Access
 from imp_service.serving.server_state import ServerState
+from support.models.worded_encoders import write_encoder
 from support.run.patience import HANGS_AFTER
 from support.servers.http_served import HttpServed, serve_http
 from support.servers.loop_thread import loop_thread
 from support.servers.served import DEFAULTS
-from support.servers.served_models import ENDLESS, built_in, scripted
+from support.servers.served_models import ENDLESS, built_in, from_file, scripted
 
 # No token ends an answer.
 NO_END = "model.overrides.eos_token_ids=[]"
@@ -239,3 +241,12 @@ def test_ply_2_it_waits_for_the_model_and_begins_by_itself(visit: Any) -> None:
     finally:
         loop.run(server.stop(0))
         loop.call(state.close)
+
+
+def test_emb_7_the_page_of_an_embedding_model_does_not_chat(tmp_path: Path, visit: Any) -> None:
+    encoder = from_file(write_encoder(tmp_path / "mean"))
+    with serve_http(model=encoder) as http, visit(http) as it:
+        expect(it.page.locator("#state")).to_contain_text("is an embedding model")
+        for hidden in ("#ask", "#ideas", "#knobs", "#fresh"):
+            expect(it.page.locator(hidden)).to_be_hidden()
+        assert it.console == []

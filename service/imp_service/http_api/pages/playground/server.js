@@ -45,12 +45,15 @@ const connect = () => ready = begin()
 async function begin() {
 	for (;;) {
 		try {
-			const { data: [{ id, max_model_len: size, max_output_tokens: most, default_sampling: sampling, default_sampling_origins: origins, input_modalities: modalities }] } = await (await call(MODELS)).json()
+			const { data: [{ id, max_model_len: size, max_output_tokens: most, default_sampling: sampling, default_sampling_origins: origins, input_modalities: modalities, output_modalities: outputs }] } = await (await call(MODELS)).json()
 			model = { id, size, seesPictures: modalities.includes('image') }
 			$('picture').hidden = !model.seesPictures
 			$('model').textContent = $('model').title = $('name').textContent = id
 			document.title = `${id} · imp`
-			$('state').textContent = ''
+			const canChat = outputs.includes('text')
+			$('state').textContent = canChat ? '' : `${id} is an embedding model: it makes ${outputs.join(' and ')} of texts, and it cannot chat.`
+			for (const part of ['ask', 'knobs', 'ideas', 'tune', 'fresh', 'kept', 'list']) $(part).hidden = !canChat
+			$('name').parentElement.hidden = !canChat
 			showDefaults({ size, most, sampling, origins })
 			return
 		} catch (error) {

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from imp_service.api.chat_prompt import InfillFile, InfillPrompt
+from imp_service.api.decisions import IntegerRange
 from imp_service.api.options import (
     CacheOptions,
     ChunkOptions,
@@ -18,12 +20,14 @@ from imp_service.api.options import (
     StepOptions,
     StopOptions,
 )
-from imp_service.api.rules import ANYTHING, Bounds, Name, Names, Number, Seconds, Texts, TokenIds, count_violations
+from imp_service.api.rules import ANYTHING, Bounds, Name, Names, Number, Seconds, TokenIds, count_violations
+from imp_service.api.vectors import EmbedOptions, RerankOptions
 from imp_service.rpc.imp_v1.requests import message_rules
 from imp_service.rpc.imp_v1.requests.rules import (
     ChatPromptRule,
     DurationIn,
     IdsOf,
+    InfillRule,
     Inputs,
     OneContent,
     Options,
@@ -86,6 +90,9 @@ OPTIONS = {
 GENERATION = set(names_of(GenerationRequest)) - {"prompt", "priority", "tenant"}
 # The fields of a step of a session. They are checked when the step is read.
 STEP = {"sampling": ANYTHING, "step": ANYTHING}
+# What of a call with inputs is checked when it is read.
+EMBED = ("texts", "token_ids", *names_of(EmbedOptions))
+RERANK = ("query", "documents", *names_of(RerankOptions))
 
 RULES: Mapping[str, MessageRules] = {
     # Shared. These are checked with the field that holds them.
@@ -96,6 +103,8 @@ RULES: Mapping[str, MessageRules] = {
     "RawImage": MessageRules(dict.fromkeys(("width", "height", "rgb"), ANYTHING)),
     "PromptParts": MessageRules({"parts": ANYTHING}),
     "PromptPart": MessageRules(dict.fromkeys(("text", "token_ids", "image"), ANYTHING)),
+    "InfillPrompt": MessageRules(dict.fromkeys(names_of(InfillPrompt), ANYTHING)),
+    "InfillFile": MessageRules(dict.fromkeys(names_of(InfillFile), ANYTHING)),
     "ChatPrompt": MessageRules(dict.fromkeys(names_of(ChatPrompt), ANYTHING)),
     **{name: MessageRules(dict.fromkeys(options.names, ANYTHING)) for name, options in OPTIONS.items()},
     "Constraint": MessageRules(
@@ -116,6 +125,7 @@ RULES: Mapping[str, MessageRules] = {
             "token_ids": PROMPT_IDS,
             "chat": OneContent(),
             "parts": PartsRule(),
+            "infill": InfillRule(),
             "session_id": NAME,
         },
         (message_rules.exactly_one("prompt"), message_rules.fits_its_session),
@@ -129,16 +139,18 @@ RULES: Mapping[str, MessageRules] = {
             "text": generation_rules.PROMPT_TEXT,
             "chat": ChatPromptRule(),
             "parts": PartsRule(),
+            "infill": InfillRule(),
             "position": ANYTHING,
             **STEP,
             "ttl": DurationIn(Seconds(0, "sessions.max_ttl", above=True)),
             "cache": OPTIONS["CacheOptions"],
             "base": ANYTHING,  # checked against the session's state
         },
-        (message_rules.exactly_one("input"), message_rules.prompt_scores_allowed),
+        (message_rules.exactly_one("input"), message_rules.prompt_scores_allowed, message_rules.generates),
     ),
     "DecodeStepRequest": MessageRules(
-        {"steps": ANYTHING}, (message_rules.always("steps", Steps()), message_rules.steps_apart)
+        {"steps": ANYTHING},
+        (message_rules.always("steps", Steps()), message_rules.steps_apart, message_rules.generates),
     ),
     "SessionStep": MessageRules(
         {
@@ -153,21 +165,30 @@ RULES: Mapping[str, MessageRules] = {
         {"prefill": NESTED, "step": NESTED, "release": NESTED}, (message_rules.exactly_one("request"),)
     ),
     "ForkSessionRequest": MessageRules(
-        {"session_id": NAME, "position": ANYTHING, "new_session_id": NAME}, (message_rules.required("session_id"),)
+        {"session_id": NAME, "position": ANYTHING, "new_session_id": NAME},
+        (message_rules.required("session_id"), message_rules.generates),
     ),
     "TruncateSessionRequest": MessageRules(
-        {"session_id": NAME, "position": ANYTHING}, (message_rules.required("session_id"),)
+        {"session_id": NAME, "position": ANYTHING}, (message_rules.required("session_id"), message_rules.generates)
     ),
     "ReleaseSessionRequest": MessageRules({"session_id": NAME}, (message_rules.required("session_id"),)),
     "EmbedRequest": MessageRules(
-        {
-            "model": generation_rules.MODEL,
-            "texts": Texts((0, generation_rules.MAX_INPUTS), generation_rules.PROMPT_TEXT, "limits.max_prompt_bytes"),
-            "token_ids": Inputs(generation_rules.MAX_INPUTS, PROMPT_IDS),
-            "normalize": ANYTHING,
-        },
-        (message_rules.one_kind_of_input,),
+        {"model": generation_rules.MODEL, **dict.fromkeys(EMBED, ANYTHING)}, (message_rules.one_kind_of_input,)
     ),
+    "DecideRequest": MessageRules(
+        {
+            "request_id": generation_rules.REQUEST_ID,
+            "model": generation_rules.MODEL,
+            "text": generation_rules.PROMPT_TEXT,
+            "token_ids": PROMPT_IDS,
+            "chat": ChatPromptRule(),
+            "parts": PartsRule(),
+            **dict.fromkeys(("labels", "range", "cache"), ANYTHING),  # checked when it is read
+        },
+        (message_rules.exactly_one("prompt"),),
+    ),
+    "IntegerRange": MessageRules(dict.fromkeys(names_of(IntegerRange), ANYTHING)),
+    "RerankRequest": MessageRules({"model": generation_rules.MODEL, **dict.fromkeys(RERANK, ANYTHING)}),
     # TokenizerService.
     "TokenizeRequest": MessageRules(
         {

@@ -97,11 +97,17 @@ def whitespace_of_json(constraint: types_pb2.Constraint, path: str, served: Serv
         )
 
 
+def generates(message: Any, path: str, served: ServedModel) -> Iterator[Finding]:
+    """Only a model that generates text has sessions."""
+    facts = None if served.embedder is None else served.embedder.facts
+    if facts is not None and not facts.has_head:
+        yield Refusal("NOT_SUPPORTED_BY_MODEL", facts.no_text, {"feature": "generation"})
+
+
 def one_kind_of_input(request: inference_pb2.EmbedRequest, path: str, served: ServedModel) -> Iterator[Finding]:
     """Either texts or tokens."""
     if bool(request.texts) == bool(request.token_ids):
         yield Violation(under(path, "texts"), "expected exactly one of texts and token_ids")
-    yield Refusal("NOT_SUPPORTED_BY_MODEL", "this model makes no embeddings", {"feature": "embeddings"})
 
 
 def one_way_to_abort(request: admin_pb2.AbortRequest, path: str, served: ServedModel) -> Iterator[Finding]:

@@ -9,9 +9,11 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from imp_service.api.chat_prompt import ContentParts, PromptParts
+from imp_service.api.chat_prompt import ContentParts, InfillFile, InfillPrompt, PromptParts
+from imp_service.api.decisions import MAX_LABELS, DecisionRequest, IntegerRange
 from imp_service.api.image import Image
-from imp_service.api.options import GenerationRequest, Prompt, SamplingOptions, StepOptions
+from imp_service.api.options import CacheOptions, GenerationRequest, Prompt, SamplingOptions, StepOptions
+from imp_service.api.vectors import EmbedOptions, EmbedRequest, RerankOptions, RerankRequest, TextOrIds
 from imp_service.config.settings import Settings
 from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.imp_v1.requests.message_rules import under
@@ -26,6 +28,16 @@ def read_generation(request: inference_pb2.GenerateRequest, settings: Settings) 
     if asked.stop.time_limit is None:
         asked = replace(asked, stop=replace(asked.stop, time_limit=settings.limits.request_time.total_seconds()))
     return asked
+
+
+def read_decision(request: inference_pb2.DecideRequest) -> DecisionRequest:
+    """A decision."""
+    return DecisionRequest(
+        read_prompt(request, "prompt"),
+        labels=tuple(request.labels[: MAX_LABELS + 1]),
+        range=read_options(IntegerRange, request.range) if request.HasField("range") else None,
+        cache=read_options(CacheOptions, request.cache),
+    )
 
 
 Step = inference_pb2.PrefillRequest | inference_pb2.SessionStep
@@ -63,7 +75,7 @@ def _steps_in(request: Any, most: int, path: str = "") -> Iterator[tuple[str, St
 
 
 def read_prompt(request: Any, oneof: str) -> Prompt:
-    """The prompt of a GenerateRequest or a PrefillRequest. Token ids are not copied, since there may be many."""
+    """The prompt of a request. Token ids are not copied, since there may be many."""
     match request.WhichOneof(oneof):
         case "token_ids":
             ids: Sequence[int] = request.token_ids.ids
@@ -74,7 +86,15 @@ def read_prompt(request: Any, oneof: str) -> Prompt:
             return str(request.text)
         case "parts":
             return PromptParts(tuple(map(read_part, request.parts.parts)))
+        case "infill":
+            return read_infill(request.infill)
     return ""
+
+
+def read_infill(infill: types_pb2.InfillPrompt) -> InfillPrompt:
+    """A text with a gap."""
+    files = tuple(InfillFile(each.name, each.text) for each in infill.files)
+    return InfillPrompt(infill.prefix, infill.suffix, infill.middle, files)
 
 
 def read_part(part: types_pb2.PromptPart) -> str | Sequence[int] | Image:
@@ -124,6 +144,25 @@ def read_chat(chat: types_pb2.ChatPrompt) -> ChatPrompt:
         template_kwargs_json=chat.template_kwargs_json,
         documents_json=chat.documents_json,
     )
+
+
+def read_embed(request: inference_pb2.EmbedRequest) -> EmbedRequest:
+    """Inputs to embed. Token ids are not copied."""
+    inputs: Sequence[TextOrIds] = request.texts or [item.ids for item in request.token_ids]
+    return EmbedRequest(inputs, read_options(EmbedOptions, request))
+
+
+def read_rerank(request: inference_pb2.RerankRequest) -> RerankRequest:
+    """Documents to rank."""
+    return RerankRequest(request.query, request.documents, read_options(RerankOptions, request))
+
+
+def input_path(request: inference_pb2.EmbedRequest, path: str) -> str:
+    """The path in a request of what `embed_findings` calls `texts` or `texts[3]`."""
+    if not request.token_ids or not path.startswith("texts"):
+        return path
+    index, bracket, rest = path.removeprefix("texts").partition("]")
+    return f"token_ids{index}{bracket}{'.ids' if bracket else ''}{rest}"
 
 
 DIGEST_BYTES = 16

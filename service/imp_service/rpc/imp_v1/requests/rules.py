@@ -15,9 +15,9 @@ from imp_service.api.rules import Seconds, TokenIds, count_violations
 from imp_service.pb import types_pb2
 from imp_service.rpc import durations
 from imp_service.rpc.imp_v1.requests.read_options import read_options
-from imp_service.rpc.imp_v1.requests.read_requests import read_chat, read_part
+from imp_service.rpc.imp_v1.requests.read_requests import read_chat, read_infill, read_part
 from imp_service.serving.rules.check import Finding
-from imp_service.serving.rules.generation_rules import CHAT, PARTS
+from imp_service.serving.rules.generation_rules import CHAT, INFILL, PARTS
 from imp_service.serving.served_model import ServedModel
 from imp_service.text.templates.chat_prompt import MAX_MESSAGES
 
@@ -72,6 +72,13 @@ class PartsRule:
     def check(self, value: types_pb2.PromptParts, path: str, served: ServedModel) -> Iterator[Finding]:
         yield from part_violations(value.parts, f"{path}.parts")
         yield from PARTS.check(PromptParts(tuple(map(read_part, value.parts))), path, served)
+
+
+class InfillRule:
+    """A text with a gap."""
+
+    def check(self, value: types_pb2.InfillPrompt, path: str, served: ServedModel) -> Iterator[Finding]:
+        yield from INFILL.check(read_infill(value), path, served)
 
 
 class ChatPromptRule(OneContent):
