@@ -7,5 +7,6 @@ NAMES = {
     "quality": "compare.quality.command",
     "sampling": "compare.sampling.command",
     "guesses": "compare.guesses",
+    "vectors": "compare.vectors.command",
     "front_end": "compare.front_end.command",
 }
