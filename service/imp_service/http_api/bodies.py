@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from imp_service.api.content_parts import IMAGE_MEMBER
+from imp_service.api.content_parts import IMAGE_WORDS
 from imp_service.api.errors import invalid
 from imp_service.core.reserve import LARGE_TEXT_BYTES
 from imp_service.http_api.guard import too_large
@@ -42,7 +42,7 @@ async def read_body(
         call.n_request_bytes = len(content)
 
         def parse() -> T:
-            if len(content) > text_bytes and IMAGE_MEMBER.encode() not in content:
+            if len(content) > text_bytes and not any(word.encode() in content for word in IMAGE_WORDS):
                 raise too_large(without_images)
             return read(parse_object(content, most.n_bytes))
 

@@ -1,4 +1,4 @@
-"""Failures in OpenAI's form: a status, headers about a retry, and a body with message, type, param and code."""
+"""Failures over HTTP: a status, headers about a retry, and a message. Each API writes the body in its own form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from http import HTTPStatus
 
 from imp_service.api.errors import advised
-from imp_service.http_api.openai.events import dumps
 from imp_service.serving.errors.error_table import Detail, Retry
 from imp_service.serving.errors.failures import MAX_MESSAGE_BYTES, Failure, shown
 
@@ -33,28 +32,11 @@ STATUSES: Mapping[str, HTTPStatus] = {
     "UNAVAILABLE": HTTPStatus.SERVICE_UNAVAILABLE,
     "DEADLINE_EXCEEDED": HTTPStatus.GATEWAY_TIMEOUT,
 }
-# Reasons for which OpenAI has a code of its own.
-CODES: Mapping[str, str] = {
-    "CONTEXT_TOO_LONG": "context_length_exceeded",
-    "MODEL_NOT_SERVED": "model_not_found",
-    "TOKEN_MISSING": "invalid_api_key",
-    "TOKEN_INVALID": "invalid_api_key",
-    "QUEUE_FULL": "rate_limit_exceeded",
-    "TENANT_LIMIT": "rate_limit_exceeded",
-    "CANCELLED": "aborted",
-}
-# LangChain and LiteLLM recognize a prompt that is too long by these words of OpenAI's. They ignore the code.
-OPENAI_WORDS: Mapping[str, str] = {"CONTEXT_TOO_LONG": "Input tokens exceed the configured limit"}
 # What a caller of this API can do, where the reason alone does not say it.
 ADVICE: Mapping[str, str] = {
     "NO_CHAT_TEMPLATE": "continue a text with /v1/completions, or serve a model that is made for chats (instruct)",
 }
-TYPES: Mapping[HTTPStatus, str] = {
-    HTTPStatus.UNAUTHORIZED: "authentication_error",
-    HTTPStatus.FORBIDDEN: "permission_error",
-    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
-}
-# OpenAI's clients retry a call with such a status, unless a header says that a retry is useless.
+# Clients of both APIs retry a call with such a status, unless a header says that a retry is useless.
 REPEATED = (HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS)
 RETRIED = frozenset({Retry.YES, Retry.ONCE, Retry.YES_ELSEWHERE})
 
@@ -84,16 +66,7 @@ def headers_of(failure: Failure) -> Headers:
     return headers
 
 
-def body_of(failure: Failure, code: str | None = None) -> bytes:
-    """The body. `code` replaces the code of the reason."""
-    param = failure.violations[0].path if failure.violations else None
-    words = OPENAI_WORDS.get(failure.reason)
-    text = _message(failure)
-    message = text if words is None else f"{words}: {text}"
-    return error_body(status_of(failure), code or CODES.get(failure.reason, failure.reason.lower()), message, param)
-
-
-def _message(failure: Failure) -> str:
+def message_of(failure: Failure) -> str:
     """The message. It names every violation: the body has no other place for them."""
     if len(failure.violations) < 2:
         return advised(failure.reason, failure.message, ADVICE)
@@ -106,10 +79,3 @@ def _message(failure: Failure) -> str:
             return f"{'; '.join(texts)}; and {len(failure.violations) - len(texts)} more"
         texts.append(text)
     return "; ".join(texts)
-
-
-def error_body(status: HTTPStatus, code: str, message: str, param: str | None = None) -> bytes:
-    """An error as JSON."""
-    usual = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
-    error = {"message": message, "type": TYPES.get(status, usual), "param": param, "code": code}
-    return dumps({"error": error}).encode()

@@ -19,7 +19,10 @@ CHUNKED = "chunked"
 METHODS = "GET, POST, OPTIONS"
 # Seconds for which a browser remembers the answer to a preflight.
 PREFLIGHT_SECONDS = 600
-EXPOSED = "x-request-id, imp-instance-id, imp-approximations, imp-ignored, imp-sampling, imp-max-tokens, retry-after"
+EXPOSED = (
+    "x-request-id, request-id, imp-instance-id, imp-approximations, imp-ignored, imp-sampling, imp-max-tokens, "
+    "retry-after"
+)
 
 
 class HttpRefusal(Exception):

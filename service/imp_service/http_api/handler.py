@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from http import HTTPStatus
 
+from imp_service.http_api.api_form import ApiForm
 from imp_service.http_api.exchange import Exchange
-from imp_service.http_api.failures import error_body
 from imp_service.http_api.guard import Guard, HttpRefusal, check_body_head, no_place
 from imp_service.http_api.http_call import Headers, HttpCall, HttpTransport
-from imp_service.http_api.openai.reading import UnknownFields
+from imp_service.http_api.requests.reading import UnknownFields
 from imp_service.http_api.routes import PROBE, Route, Routes
 from imp_service.serving.call_path import Arrival, CallPath, new_request_id
 from imp_service.serving.security.authentication import Authentication
@@ -56,15 +56,18 @@ class HttpHandler:
                 check_body_head(exchange.headers, self._state.message_limit(has_images=route.takes_images))
             await self._run(exchange, route, part, cors)
         except HttpRefusal as refused:
-            body = error_body(refused.status, refused.code, refused.message)
-            headers = [*cors, *_with_id(refused.headers, exchange)]
-            await exchange.reply(refused.status, headers, body, closes=refused.closes)
+            form = self._routes.form_of(exchange.path)
+            headers, request_id = _with_id(refused.headers, exchange, form)
+            body = form.refusal(refused.status, refused.code, refused.message, request_id)
+            await exchange.reply(refused.status, [*cors, *headers], body, closes=refused.closes)
         except Exception as error:
             # A call reports its own failures, so this is a bug outside of every call.
             self._state.telemetry.log.raised("bug", error, method=exchange.method)
             status = HTTPStatus.INTERNAL_SERVER_ERROR
-            headers = _with_id(cors, exchange)
-            await exchange.reply(status, headers, error_body(status, "bug", "internal error"), closes=True)
+            form = self._routes.form_of(exchange.path)
+            headers, request_id = _with_id(cors, exchange, form)
+            body = form.refusal(status, "bug", "internal error", request_id)
+            await exchange.reply(status, headers, body, closes=True)
 
     async def _run(self, exchange: Exchange, route: Route, part: str, cors: Headers) -> None:
         async def answer(call: HttpCall) -> None:
@@ -86,7 +89,7 @@ class HttpHandler:
         method = Method("", route.name, "unary").path
         arrival = Arrival(method, route.policy, route.name, exchange.peer, _metadata(exchange))
         with self._state.sending.message() as reply:
-            await self._path.run(arrival, HttpTransport(exchange, cors), answer)
+            await self._path.run(arrival, HttpTransport(exchange, cors, route.form), answer)
 
 
 def _given_id(exchange: Exchange) -> str:
@@ -95,11 +98,15 @@ def _given_id(exchange: Exchange) -> str:
     return given if _ID.fullmatch(given) else ""
 
 
-def _with_id(headers: Sequence[tuple[str, str]], exchange: Exchange) -> Headers:
-    """The headers of a refusal. One outside of every call gets an id too, so that a client can report it."""
-    if any(name == REQUEST_ID for name, _ in headers):
-        return [*headers]
-    return [(REQUEST_ID, _given_id(exchange) or new_request_id()), *headers]
+def _with_id(headers: Sequence[tuple[str, str]], exchange: Exchange, form: ApiForm) -> tuple[Headers, str]:
+    """The headers of a refusal, and the request's id.
+
+    A refusal outside of every call gets an id too, so that a client can report it.
+    """
+    if given := dict(headers).get(REQUEST_ID):
+        return [*headers], given
+    request_id = _given_id(exchange) or new_request_id()
+    return [*((name, request_id) for name in form.id_headers), *headers], request_id
 
 
 def _metadata(exchange: Exchange) -> tuple[tuple[str, str], ...]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 
+from imp_service.http_api.api_form import ApiForm
 from imp_service.http_api.exchange import JSON, Exchange
-from imp_service.http_api.failures import body_of, headers_of, status_of
+from imp_service.http_api.failures import headers_of, status_of
 from imp_service.serving.calls import Call, caller_has_gone
 from imp_service.serving.errors.error_table import DRAINING
 from imp_service.serving.errors.failures import Failure
@@ -23,6 +24,8 @@ class HttpCall(Call):
     """Answers with one body, or with a stream of events."""
 
     exchange: Exchange
+    # The API that the client speaks.
+    form: ApiForm
     # CORS headers: they allow a page of another origin to read the response.
     cors: Headers
     headers: Headers = field(default_factory=list)
@@ -34,8 +37,8 @@ class HttpCall(Call):
     content_type: str = JSON
     # Replaces the code of a failure's reason.
     error_code: str | None = None
-    # Writes the body of a failure as the last event of a stream.
-    failure_event: Callable[[bytes], bytes] = b"data: %s\n\n".__mod__
+    # Writes the body of a failure as the last event of a stream; None: as every stream of the API has it.
+    failure_event: Callable[[bytes], bytes] | None = None
     # The connection is closed after a response that is sent before the body was read.
     has_read_body: bool = True
 
@@ -73,7 +76,7 @@ class HttpCall(Call):
     @property
     def own_headers(self) -> Headers:
         """The headers that identify the call and the server."""
-        return [("x-request-id", self.request_id), *self.identity[1:]]
+        return [*((name, self.request_id) for name in self.form.id_headers), *self.identity[1:]]
 
     @property
     def all_headers(self) -> Headers:
@@ -92,8 +95,8 @@ class HttpCall(Call):
 class HttpTransport:
     """Ends one call with a response."""
 
-    def __init__(self, exchange: Exchange, cors: Headers) -> None:
-        self.make = partial(HttpCall, exchange=exchange, cors=cors)
+    def __init__(self, exchange: Exchange, cors: Headers, form: ApiForm) -> None:
+        self.make = partial(HttpCall, exchange=exchange, cors=cors, form=form)
 
     async def succeed(self, call: HttpCall) -> None:
         """Sends the whole response. A stream was sent already."""
@@ -101,13 +104,13 @@ class HttpTransport:
 
     async def fail(self, call: HttpCall, failure: Failure) -> None:
         """Sends the error: with its status, or as an event of the stream that has begun."""
-        body = body_of(failure, call.error_code)
+        body = call.form.failure(failure, call.error_code, call.request_id)
         try:
             if not call.exchange.has_begun:
                 headers = [*call.all_headers, *headers_of(failure)]
                 closes = failure.reason == DRAINING or not call.has_read_body
                 await call.exchange.reply(status_of(failure), headers, body, closes=closes)
             elif call.body is None:
-                await call.exchange.end(call.failure_event(body))
+                await call.exchange.end((call.failure_event or call.form.event)(body))
         except Exception as unsent:
             raise caller_has_gone() from unsent

@@ -17,9 +17,9 @@ from aiohttp.web_protocol import RequestHandler
 
 from imp_service.config.server_settings import HttpSettings
 from imp_service.http_api.exchange import FIXED_HEADERS, JSON, Exchange, Headers, Times
-from imp_service.http_api.failures import error_body
 from imp_service.http_api.guard import HttpRefusal
 from imp_service.http_api.host_names import split_target
+from imp_service.http_api.openai.form import error_body
 from imp_service.serving.message_memory import MessageLimit
 
 Handle = Callable[[Exchange], Awaitable[None]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from imp_service.http_api.http_call import HttpCall
-from imp_service.http_api.openai.events import dumps
+from imp_service.http_api.json_text import dumps
 from imp_service.serving.server_state import ServerState
 from imp_service.telemetry.metrics_page import CONTENT_TYPE, MetricsPage
 

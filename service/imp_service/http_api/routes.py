@@ -6,16 +6,18 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from imp_service.http_api.api_form import ApiForm
 from imp_service.http_api.guard import HttpRefusal
 from imp_service.http_api.http_call import HttpCall
+from imp_service.http_api.openai.form import OPENAI
 from imp_service.serving.security.authentication import Policy
 
 # What a path requires of its caller.
 GENERATES = Policy("data", needs_model=True, is_request=True)
 # Reads of the model, and of the server; the second kind works while the model is loading.
 READS = Policy("read", needs_model=True)
-# What the model is called, which a caller needs before it generates.
-LISTS = Policy("read", or_role="data", needs_model=True)
+# What a caller needs before it generates: what the model is called, and how long its prompt is.
+PREPARES = Policy("read", or_role="data", needs_model=True)
 SHOWS = Policy("read")
 # Needs no token: pages for browsers.
 EVERYONE = Policy("anyone", is_public=True)
@@ -27,7 +29,7 @@ PUBLIC = Policy("anyone", is_health=True)
 SCRAPED = Policy("anyone", is_health=True, is_public=True)
 
 # How the paths of other APIs begin, and whose they are.
-OTHER_APIS = {"/api/": "Ollama's", "/v1/messages": "Anthropic's", "/completion": "llama-server's own"}
+OTHER_APIS = {"/api/": "Ollama's", "/completion": "llama-server's own"}
 
 Handler = Callable[[HttpCall], Awaitable[None]]
 # Called with the part of the path that `{id}` matched.
@@ -46,6 +48,8 @@ class Route:
     alias: str = ""
     # The body may have images.
     takes_images: bool = False
+    # The API that has it.
+    form: ApiForm = OPENAI
 
     @property
     def has_body(self) -> bool:
@@ -87,6 +91,11 @@ class Routes:
             message = f"{method} is not allowed for this path, expected {allowed}"
             raise HttpRefusal(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", message, [("allow", allowed)])
         return route, part
+
+    def form_of(self, path: str) -> ApiForm:
+        """The form of errors about a path: that of the first route with which it begins."""
+        begun = (route for route in self.all for known in route.paths if len(known) > 1 and path.startswith(known))
+        return next((route.form for route in begun), OPENAI)
 
     def _methods(self, path: str) -> tuple[dict[str, Route], str]:
         if path in self._by_path:

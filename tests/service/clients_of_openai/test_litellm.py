@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's own warnings abo
 ASKED = [{"role": "user", "content": "Hello"}]
 
 
-@pytest.fixture(params=["openai", "hosted_vllm"])
+@pytest.fixture(params=["openai", "hosted_vllm", "anthropic"])
 def provider(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -25,7 +25,7 @@ def options(provider: str, http: HttpServed) -> dict[str, Any]:
     """The options of every call."""
     return {
         "model": f"{provider}/{DEMO_MODEL}",
-        "api_base": http.url,
+        "api_base": http.url.removesuffix("/v1") if provider == "anthropic" else http.url,
         "api_key": "any",
         "messages": ASKED,
         "max_tokens": 12,
@@ -78,7 +78,7 @@ def test_oai_5_errors_are_of_the_right_class(
     assert type(caught.value) is kind
 
 
-def test_oai_5_a_forced_call_arrives(http: HttpServed, options: dict[str, Any]) -> None:
+def test_oai_5_msg_11_a_forced_call_arrives(provider: str, options: dict[str, Any]) -> None:
     parameters = {
         "type": "object",
         "properties": {"days": {"type": "integer", "minimum": 1, "maximum": 9}},
@@ -87,9 +87,10 @@ def test_oai_5_a_forced_call_arrives(http: HttpServed, options: dict[str, Any]) 
     }
     tool = {"type": "function", "function": {"name": "forecast", "parameters": parameters}}
     choice = {"type": "function", "function": {"name": "forecast"}}
-    answer = litellm.completion(
-        **{**options, "max_tokens": 400, "frequency_penalty": 1, "tools": [tool], "tool_choice": choice}
-    )
+    # Anthropic's API has no penalties, so LiteLLM passes on only a name that it does not know.
+    penalty = {"repetition_penalty": 1.3} if provider == "anthropic" else {"frequency_penalty": 1}
+    asked = {**options, "max_tokens": 400, "tools": [tool], "tool_choice": choice}
+    answer = litellm.completion(**asked, **penalty)
     (call,) = answer.choices[0].message.tool_calls
     assert call.function.name == "forecast" and '"days"' in call.function.arguments
     assert answer.choices[0].finish_reason == "tool_calls"

@@ -1,4 +1,4 @@
-"""Calls over HTTP with the standard library's client. Checks every answer of OpenAI's API against its SDK's types."""
+"""Calls over HTTP with the standard library's client. Checks every answer against the types of its API's SDK."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from support.calls import anthropic_types
+from support.calls.anthropic_types import is_of_anthropic
 from support.calls.openai_types import check_answer, check_error, check_event
 
 JSON = {"content-type": "application/json"}
 DONE = "[DONE]"
-# The last events of a response that did not fail.
-ENDS = ("response.completed", "response.incomplete")
+# The last events of a response, and of a message, that did not fail.
+ENDS = ("response.completed", "response.incomplete", "message_stop")
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Events:
     def error(self) -> dict[str, Any] | None:
         """The error event, which is the last."""
         last = self.objects[-1] if self.objects else {}
-        return last if last.get("type") == "error" else last.get("error")
+        return last if last.get("type") == "error" and "error" not in last else last.get("error")
 
 
 class HttpClient:
@@ -113,10 +115,14 @@ class HttpClient:
                 else:
                     assert not events.has_done and line.startswith("data: "), line
                     found = json.loads(line.removeprefix("data: "))
-                    assert (found.get("type"), found.get("sequence_number")) == (kind, kind and len(events.objects))
+                    number = None if kind is None or is_of_anthropic(path) else len(events.objects)
+                    assert (found.get("type"), found.get("sequence_number")) == (kind, number)
                     events.has_done = kind in ENDS
                     events.objects.append(found)
-                    check_event(path, found, body)
+                    if is_of_anthropic(path):
+                        anthropic_types.check_event(found)
+                    else:
+                        check_event(path, found, body)
                 yield events
             # The body ended as chunked bodies do: http.client raises IncompleteRead if not.
             assert events.has_done != (events.error is not None)
@@ -150,9 +156,20 @@ def _events(response: http.client.HTTPResponse) -> Iterator[tuple[str, str | Non
 
 
 def check_reply(path: str, reply: Reply, sent: bytes | None) -> None:
-    """Raises if a response is not as OpenAI's would be."""
-    if reply.status >= 400:
+    """Raises if a response is not as that of the API's own server would be."""
+    if is_of_anthropic(path):
+        _check_message(path, reply)
+    elif reply.status >= 400:
         if not (path.startswith("/health") and reply.status == 503):
             check_error(reply.json)
-    elif reply.status == 200 and path.endswith(("/completions", "/responses")):
+    elif reply.status == 200 and path.endswith(("/completions", "/responses", "/decisions")):
         check_answer(path, reply.content, json.loads(sent or b"{}"))
+
+
+def _check_message(path: str, reply: Reply) -> None:
+    if reply.status < 400:
+        anthropic_types.check_answer(path, reply.content)
+        return
+    anthropic_types.check_error(reply.json)
+    if "v1/messages" in path:
+        assert reply.headers["request-id"] == reply.headers["x-request-id"] == reply.json["request_id"]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
-from openai.types import Completion
+from openai.types import Completion, Decision
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.model import Model
 from openai.types.responses import Response, ResponseStreamEvent
@@ -34,6 +34,7 @@ MODEL_EXTRAS = {
     "default_sampling",
     "default_sampling_origins",
     "input_modalities",
+    "output_modalities",
 }
 
 
@@ -41,6 +42,8 @@ def check_answer(path: str, content: bytes, asked: Mapping[str, Any]) -> BaseMod
     """Raises if a whole answer does not match the SDK's type."""
     is_chat = path.endswith("/chat/completions")
     found = json.loads(content)
+    if path.endswith("/decisions"):
+        return _check(Decision, found, asked)
     if path.endswith("/responses"):
         return _check(Response, found, asked)
     return _check(ChatCompletion if is_chat else Completion, found if is_chat else _without_nulls(found), asked)

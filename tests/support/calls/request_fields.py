@@ -95,6 +95,7 @@ GENERATE = {
     "speculation.max_draft_tokens": ((1, 64), (0, 65, U32)),
     "speculation.drafters": ((["ngram"],), (["ngramm"], ["grammar"], ["ngram", ""], ["ngram"] * 9)),
     "tool_choice": (("", "none", "auto"), ("any", "required ", "functions:f")),
+    "max_reasoning_tokens": ((0, U32), ()),
 }
 PREFILL = {
     "session_id": NAME,
@@ -126,6 +127,7 @@ APART = {
     "chat.messages.null_content",
     *(f"{parts}.text" for parts in ("chat.messages.parts", "parts.parts")),
     "parts.parts.token_ids.ids",
+    *(f"infill.{name}" for name in ("prefix", "suffix", "middle", "files.name", "files.text")),
     *(
         f"{parts}.image.{name}"
         for parts in ("chat.messages.parts", "parts.parts")

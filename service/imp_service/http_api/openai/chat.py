@@ -8,10 +8,11 @@ from typing import Any
 
 from imp_service.api.replies import Chunk, Finished, Reply, Started, Usage
 from imp_service.api.tool_calls import ToolCallDelta, joined_calls
-from imp_service.http_api.openai.events import DONE, Events, dumps
+from imp_service.http_api.json_text import dumps
+from imp_service.http_api.openai.events import DONE, Events
 from imp_service.http_api.openai.logprobs import TokenTexts, chat_entries
 from imp_service.http_api.openai.replies import Head, finish_reason, prompt_fields, usage_fields
-from imp_service.http_api.openai.requests import ParsedRequest
+from imp_service.http_api.requests.generation import ParsedRequest
 
 
 @dataclass(slots=True)

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from imp_service.api.replies import Chunk, Finished, Reply, Started, TokenScores, Usage
-from imp_service.http_api.openai.events import DONE, Events, dumps
+from imp_service.http_api.json_text import dumps
+from imp_service.http_api.openai.events import DONE, Events
 from imp_service.http_api.openai.logprobs import CompletionLogprobs, TokenTexts
 from imp_service.http_api.openai.replies import Head, finish_reason, prompt_fields, sum_of, usage_fields
-from imp_service.http_api.openai.requests import ParsedRequest
+from imp_service.http_api.requests.generation import ParsedRequest
 
 KIND = "text_completion"
 

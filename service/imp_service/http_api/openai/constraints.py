@@ -6,58 +6,29 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from imp_service.http_api.openai.reading import Reading
-from imp_service.http_api.openai.values import (
+from imp_service.http_api.requests.constraints import OWN, ReadSpec, inner, json_schema, one_constraint
+from imp_service.http_api.requests.reading import Reading
+from imp_service.http_api.requests.values import (
     WrongValue,
     anything,
     expected,
     flag,
-    known_members,
     members,
     only,
     only_or_ignored,
     read_members,
     shown,
     text,
-    texts,
-    within,
 )
 from imp_service.text import ConstraintKind, ConstraintSpec
 
-FIELDS = ("response_format", "text", "structured_outputs", "grammar", "format")
 SHOWN_KINDS = "text, json_object or json_schema"
 
 
 def read_constraint(reading: Reading) -> ConstraintSpec | None:
     """The constraint, or None. At most one field may set one."""
     _check_members(reading)
-    readers: Mapping[str, Callable[[Any], ConstraintSpec | None]] = {
-        "response_format": _response_format,
-        "text": _text,
-        "structured_outputs": _structured_outputs,
-        "grammar": lambda source: ConstraintSpec(ConstraintKind.GBNF, source),
-        "format": _format,
-    }
-    found = {name: spec for name in FIELDS if (spec := reading.read(name, readers[name], None)) is not None}
-    if len(found) > 1:
-        first, second, *_ = found
-        reading.wrong(second, f"set together with {first}, expected at most one constraint")
-    for name, spec in found.items():
-        place = name + _place(name, reading.get(name))
-        reading.set_by(f"{spec.path}.values", place)
-        reading.set_by(spec.path, place)
-        reading.ignored += [place + hint for hint in _hints(spec)]
-        return spec
-    return None
-
-
-def _hints(spec: ConstraintSpec) -> list[str]:
-    if spec.kind is not ConstraintKind.JSON_SCHEMA or spec.is_strict:
-        return []
-    # The checks of schemas are imported with the first one.
-    from imp_service.text.constraints.json_schema import hints_of
-
-    return hints_of(spec.source)
+    return one_constraint(reading, READERS, lambda name: _place(name, reading.get(name)))
 
 
 def _check_members(reading: Reading) -> None:
@@ -69,9 +40,9 @@ def _check_members(reading: Reading) -> None:
         kind = value.get("type") if isinstance(value, dict) else None
         if isinstance(kind, str) and kind in types:
             reading.check_members(path, value, types[kind])
-            inner = value.get("json_schema")
-            if "json_schema" in types[kind] and isinstance(inner, dict):
-                reading.check_members(f"{path}.json_schema", inner, JSON_SCHEMA)
+            schema = value.get("json_schema")
+            if "json_schema" in types[kind] and isinstance(schema, dict):
+                reading.check_members(f"{path}.json_schema", schema, JSON_SCHEMA)
 
 
 def _place(name: str, value: Any) -> str:
@@ -80,8 +51,6 @@ def _place(name: str, value: Any) -> str:
         return ".schema" if value.get("type") == "json_object" else ".json_schema.schema"
     if name == "text":
         return ".format.schema"
-    if name == "structured_outputs":
-        return "." + next((each for each in STRUCTURED if value.get(each) not in (None, False)), "json")
     return ""
 
 
@@ -93,7 +62,7 @@ def _response_format(value: Mapping[str, Any]) -> ConstraintSpec | None:
             # Not of OpenAI; llama-server and hosts of open models take the schema here.
             return _schema(value, "")
         case "json_schema":
-            found = _inner(value, "json_schema", _json_schema)
+            found = inner(value, "json_schema", _json_schema)
             return _schema(found, ".json_schema")
     raise WrongValue(f"{shown(value.get('type'))}, expected {SHOWN_KINDS}", ".type")
 
@@ -132,39 +101,13 @@ def _schema(value: Mapping[str, Any], where: str) -> ConstraintSpec:
     return ConstraintSpec(ConstraintKind.JSON_SCHEMA, source, is_strict=is_strict)
 
 
-def _structured_outputs(value: Mapping[str, Any]) -> ConstraintSpec | None:
-    given = known_members(value, STRUCTURED)
-    found = [spec for name in given if (spec := _inner(given, name, STRUCTURED[name])) is not None]
-    if len(found) > 1:
-        raise WrongValue(f"{len(found)} constraints, expected at most one")
-    return found[0] if found else None
-
-
-def _inner(value: Mapping[str, Any], name: str, read: Callable[[Any], Any]) -> Any:
-    return within(f".{name}", read, value.get(name))
-
-
 def _format(value: Any) -> ConstraintSpec | None:
     """Ollama's field: "json", or a JSON Schema."""
     if isinstance(value, dict):
-        return _json(value)
+        return json_schema(value)
     return ConstraintSpec(ConstraintKind.JSON_OBJECT) if only("json", "")(value) else None
 
 
-def _json(value: Any) -> ConstraintSpec:
-    if not isinstance(value, str | dict | bool):
-        raise expected("a JSON Schema", value)
-    source = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return ConstraintSpec(ConstraintKind.JSON_SCHEMA, source, is_strict=False)
-
-
-STRUCTURED: Mapping[str, Callable[[Any], ConstraintSpec | None]] = {
-    "json": _json,
-    "regex": lambda value: ConstraintSpec(ConstraintKind.REGEX, text(value)),
-    "choice": lambda value: ConstraintSpec(ConstraintKind.CHOICES, choices=texts(value)),
-    "grammar": lambda value: ConstraintSpec(ConstraintKind.GBNF, text(value)),
-    "json_object": lambda value: ConstraintSpec(ConstraintKind.JSON_OBJECT) if flag(value) else None,
-}
 JSON_SCHEMA: Mapping[str, Callable[[Any], Any]] = {
     "name": text,
     "schema": anything,
@@ -183,3 +126,4 @@ TEXT: Mapping[str, Callable[[Any], Any]] = {
     "format": _text_format,
     "verbosity": only_or_ignored(("medium",), ("low", "high")),
 }
+READERS: Mapping[str, ReadSpec] = {"response_format": _response_format, "text": _text, **OWN, "format": _format}

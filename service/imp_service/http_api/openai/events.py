@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
 from typing import Any
 
+from imp_service.http_api.json_text import dumps
 from imp_service.http_api.openai.replies import Head
 
 DONE = b"data: [DONE]\n\n"
-# A comment: clients skip it.
-WAITING = b": waiting\n\n"
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-# Control characters that a terminal would obey, line separators at which some clients cut an event, and halves of
-# surrogate pairs, which UTF-8 does not have.
-_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class Events:
@@ -33,10 +26,3 @@ class Events:
     def usage(self, usage: dict[str, Any]) -> bytes:
         """The event of a stream's usage, which has no choice."""
         return f'{self._prefix}"choices":[],"usage":{dumps(usage)}}}\n\n'.encode()
-
-
-def dumps(value: object) -> str:
-    """JSON without spaces. A person can read it in any language."""
-    text = _ENCODER.encode(value)
-    is_plain = text.isascii() and "\x7f" not in text
-    return text if is_plain else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

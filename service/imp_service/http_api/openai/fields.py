@@ -1,6 +1,4 @@
-"""The fields of OpenAI's requests as data: what each is, which option of imp it sets, or why it is refused.
-
-An option of imp that has a name here is a row by itself, made of the facts of its field.
+"""The fields of OpenAI's requests as data.
 
 Names of other servers (vLLM, llama-server, Ollama, OpenRouter), which clients send because their users chose another
 server before, are rows too. Such a name does what it means there. If it changes no answer it is ignored, and the reply
@@ -9,129 +7,30 @@ says so. If it would change the answer and imp cannot do it, it is refused. docs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import Field, dataclass, fields
-from typing import Any
-
-from imp_service.api.facts import facts_of
-from imp_service.api.options import (
-    SPARSE_POLICIES,
-    CacheOptions,
-    ChunkOptions,
-    DryOptions,
-    GenerationRequest,
-    SamplingOptions,
-    SparsePrefillOptions,
-    SpeculationOptions,
-    StopOptions,
+from imp_service.http_api.requests import values
+from imp_service.http_api.requests.option_rows import (
+    CHOICES,
+    OF_MODEL,
+    OWN_CONSTRAINTS,
+    REQUEST,
+    SAMPLING,
+    SERVING,
+    STOP,
+    STREAM,
 )
-from imp_service.http_api.openai import values
-from imp_service.http_api.openai.values import ReadValue
-from imp_service.tables import sampler_field
+from imp_service.http_api.requests.rows import Accepted, Ignored, Means, Refused, Sets, Table
 
-
-@dataclass(frozen=True, slots=True)
-class Sets:
-    """A field with an effect. `option` is the option of imp.v1 that it sets; empty if the code of the path reads it."""
-
-    kind: ReadValue
-    option: str
-    about: str
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """A field whose accepted values have no effect in imp. Other values are refused."""
-
-    kind: ReadValue
-    about: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A field that imp does not support, and what to use in its place."""
-
-    instead: str
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """Another server's name of the field `of`, which has a row in the same table."""
-
-    kind: ReadValue
-    of: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ignored:
-    """A field that changes no answer here, whatever its value. The header `imp-ignored` names it."""
-
-    about: str
-
-
-Row = Sets | Accepted | Refused | Means | Ignored
-Table = Mapping[str, Row]
-
-# How the type of an option is read.
-KINDS: Mapping[str, ReadValue] = {
-    "bool": values.flag,
-    "bool | None": values.flag,
-    "float | None": values.number,
-    "int": values.whole,
-    "int | None": values.whole,
-    "str": values.text,
-    "Sequence[int]": values.token_ids,
-    "Sequence[str]": values.texts,
-    "Mapping[int, float]": values.biases,
-}
-# Options that take more than their type, and what the value is that only HTTP has.
-MORE: Mapping[str, tuple[ReadValue, str]] = {
-    "sampling.top_k": (values.whole_or_all, "-1 too"),
-    "sampling.top_p": (values.number, "0 keeps the most likely token"),
-    "sampling.seed": (values.seed, "-1: a new one"),
-    "sampling.penalty_window": (values.window, "here -1 means all, and 0 is refused"),
-    "sampling.dry.window": (values.window, "here -1 means all, and 0 is refused"),
-    "stop.strings": (values.text_or_texts, ""),
-    "sparse_prefill.policy": (values.only(*SPARSE_POLICIES), ""),
-}
-
-
-def rows_of(options: type, group: str = "") -> Mapping[str, Sets]:
-    """A row for each option of a class that has a name here."""
-    return {facts_of(each).openai: _row(each, group) for each in fields(options) if facts_of(each).openai}
-
-
-def _row(option: Field[Any], group: str) -> Sets:
-    path = f"{group}.{option.name}" if group else option.name
-    kind, note = MORE.get(path) or (KINDS[str(option.type)], "")
-    about = facts_of(option).about or sampler_field(path.removeprefix("sampling.")).meaning
-    return Sets(kind, path, "; ".join(filter(None, (about, note))))
-
-
-SAMPLING: Table = {**rows_of(SamplingOptions, "sampling"), **rows_of(DryOptions, "sampling.dry")}
-STOP: Table = rows_of(StopOptions, "stop")
-REQUEST: Mapping[str, Sets] = rows_of(GenerationRequest)
 OUTPUT: Table = {
-    "n": REQUEST["n"],
+    CHOICES: REQUEST[CHOICES],
     "skip_special_tokens": Sets(values.flag, "", "false shows control tokens in the text"),
     "prompt_logprobs": Sets(values.number_or_flag, "", "log probabilities of the prompt, with this many candidates"),
     "return_token_ids": Sets(values.flag, "", "adds `token_ids`, `prompt_token_ids`, and ids to log probabilities"),
-    **rows_of(ChunkOptions, "output"),
-    "stream": Sets(values.flag, "", "sends the answer as server-sent events"),
+    **STREAM,
     "stream_options": Sets(values.members, "", "`include_usage`, `continuous_usage_stats`"),
 }
 CONSTRAINTS: Table = {
     "response_format": Sets(values.members, "", "`text`, `json_schema`, or `json_object` with or without a `schema`"),
-    "structured_outputs": Sets(values.members, "", "one of `json`, `regex`, `choice`, `grammar`, `json_object`"),
-    "grammar": Sets(values.text, "", "a grammar in GBNF"),
-}
-SERVING: Table = {
-    "model": Sets(values.text, "", "a served name; empty or absent: the served model"),
-    "cache_prompt": Sets(values.flag, "", "false computes the whole prompt; its blocks are still cached"),
-    **rows_of(CacheOptions, "cache"),
-    **rows_of(SpeculationOptions, "speculation"),
-    **rows_of(SparsePrefillOptions, "sparse_prefill"),
-    **{name: row for name, row in REQUEST.items() if name not in OUTPUT},
+    **OWN_CONSTRAINTS,
 }
 WITHOUT_EFFECT: Table = {
     "user": Accepted(values.text, "not used"),
@@ -155,7 +54,7 @@ UNSUPPORTED: Table = {
     "audio": Refused("output is text"),
     "web_search_options": Refused("imp does not search the web"),
     "moderation": Refused("imp does not moderate"),
-    "suffix": Refused("put the whole prompt, with the model's fill-in-the-middle tokens, into `prompt`"),
+    "suffix": Refused("use `/v1/completions`"),
     "guided_json": Refused("use `structured_outputs` with `json`, or `response_format`"),
     "guided_regex": Refused("use `structured_outputs` with `regex`"),
     "guided_choice": Refused("use `structured_outputs` with `choice`"),
@@ -241,7 +140,9 @@ THINKING: Table = {
     ),
     "enable_thinking": Sets(values.flag, "", "whether the model reasons: variables of the model's chat template"),
     "thinking": Sets(
-        values.members, "", '`{"type": "enabled"}` or `disabled`: whether the model reasons, as `enable_thinking`'
+        values.members,
+        "",
+        '`{"type": "enabled"}` or `disabled`: as `enable_thinking`; `budget_tokens` as `thinking_token_budget`',
     ),
 }
 
@@ -258,14 +159,15 @@ CHAT: Table = {
         values.text, "chat.template_kwargs_json", "a variable of the model's chat template; `none`: no reasoning"
     ),
     **THINKING,
-    "reasoning": Sets(values.members, "", "OpenRouter's: `effort` as `reasoning_effort`, `enabled` as `think`"),
+    "reasoning": Sets(
+        values.members,
+        "",
+        "OpenRouter's: `effort` as `reasoning_effort`, `enabled` as `think`, `max_tokens` as `thinking_token_budget`",
+    ),
     "documents": Sets(
         values.entries, "chat.documents_json", "documents that the model's chat template shows the model"
     ),
-    "chat_template_kwargs": Sets(values.members, "chat.template_kwargs_json", "variables of the model's chat template"),
-    "mm_processor_kwargs": Sets(
-        values.members, "", "of images of any size: `min_pixels` and `max_pixels`, or `max_soft_tokens`"
-    ),
+    **OF_MODEL,
     "add_generation_prompt": Sets(
         values.flag, "chat.add_generation_prompt", "false: the prompt ends after the messages"
     ),
@@ -285,12 +187,35 @@ COMPLETIONS: Table = {
     "echo": Sets(values.flag, "", "the prompt comes before the output; with `max_tokens: 0` a text is scored"),
     "best_of": Sets(values.whole, "", "only the value of `n`"),
     **COMMON,
+    "suffix": Sets(values.text, "", "the text after the gap: the output fills it; for a `prompt` that is text"),
     **names_of_limit("max_tokens"),
     **dict.fromkeys(THINKING, Ignored("a text has no chat template")),
     "raw": Accepted(values.only(True), "a text has no chat template: `/v1/chat/completions` uses it"),
     "system": Refused("use `/v1/chat/completions` with a message of role `system`"),
     "messages": Refused("use `/v1/chat/completions`"),
     "input": Refused("use `prompt`"),
+}
+# Its samplers are those of llama-server's `infill`, and its time limit for the prompt has no effect there either.
+INFILL: Table = {
+    "input_prefix": Sets(values.text, "infill.prefix", "the text before the gap"),
+    "input_suffix": Sets(values.text, "infill.suffix", "the text after the gap"),
+    "prompt": Sets(values.text, "infill.middle", "the beginning of the text in the gap"),
+    "input_extra": Sets(values.entries, "infill.files", "further files, which the model sees first"),
+    "max_tokens": Sets(values.limit, "stop.max_tokens", "unset or -1: up to the context's end"),
+    "response_fields": Sets(values.texts, "", "the fields of the answer; `timings/prompt_n` is a member of one"),
+    **{name: OUTPUT[name] for name in ("return_token_ids", "stream", "max_chunk_tokens")},
+    "return_tokens": Means(values.flag, "return_token_ids"),
+    **SAMPLING,
+    **STOP,
+    **CONSTRAINTS,
+    **SERVING,
+    **OTHER_SERVERS,
+    **names_of_limit("max_tokens"),
+    "n_probs": Accepted(values.only(0), "`/v1/completions` has `logprobs`"),
+    "n_cmpl": Accepted(values.only(1), "`/v1/completions` has `n`"),
+    "samplers": Ignored("imp applies its samplers in one order"),
+    "n_indent": Ignored("the model decides how far it indents"),
+    "t_max_prompt_ms": Ignored("`limits.request_time` bounds a request"),
 }
 RESPONSES: Table = {
     "input": Sets(
@@ -308,16 +233,18 @@ RESPONSES: Table = {
     "tools": Sets(values.entries, "chat.tools_json", "functions that the model may call"),
     "tool_choice": CHAT["tool_choice"],
     "parallel_tool_calls": CHAT["parallel_tool_calls"],
-    "reasoning": Sets(values.members, "", "`effort` is a variable of the model's chat template"),
+    "reasoning": Sets(
+        values.members,
+        "",
+        "`effort` is a variable of the model's chat template; `max_tokens` as `thinking_token_budget`",
+    ),
     **THINKING,
-    "chat_template_kwargs": CHAT["chat_template_kwargs"],
-    "mm_processor_kwargs": CHAT["mm_processor_kwargs"],
+    **OF_MODEL,
     **SAMPLING,
     **STOP,
     **{name: OUTPUT[name] for name in ("skip_special_tokens", "max_chunk_tokens", "stream")},
     "stream_options": Accepted(values.only({}, {"include_obfuscation": False}), "the last event always has the usage"),
-    "structured_outputs": CONSTRAINTS["structured_outputs"],
-    "grammar": CONSTRAINTS["grammar"],
+    **OWN_CONSTRAINTS,
     **SERVING,
     **WITHOUT_EFFECT,
     **OTHER_SERVERS,
@@ -342,6 +269,40 @@ RESPONSES: Table = {
     "max_tokens": Refused("use `max_output_tokens`"),
     "max_completion_tokens": Refused("use `max_output_tokens`"),
     "n": Refused("send the request again with another `seed`"),
+}
+_NO_SAMPLING = "nothing is sampled: the probabilities are those of the model itself"
+DECISIONS: Table = {
+    "input": Sets(
+        values.anything,
+        "chat.messages",
+        "a string, or a list of messages, calls and their outputs",
+    ),
+    "questions": Sets(values.entries, "", "1 to 400 of the types `predicate`, `choice` and `score`"),
+    "model": SERVING["model"],
+    **{name: SERVING[name] for name in ("cache_prompt", "cache_salt", "priority")},
+    **THINKING,
+    "chat_template_kwargs": CHAT["chat_template_kwargs"],
+    "mm_processor_kwargs": CHAT["mm_processor_kwargs"],
+    **{
+        name: WITHOUT_EFFECT[name]
+        for name in (
+            "user",
+            "safety_identifier",
+            "metadata",
+            "prompt_cache_key",
+            "prompt_cache_retention",
+            "prompt_cache_options",
+            "service_tier",
+            "store",
+        )
+    },
+    "temperature": Accepted(values.only(1, 1.0), _NO_SAMPLING),
+    **dict.fromkeys((name for name in SAMPLING if name != "temperature"), Refused(_NO_SAMPLING)),
+    "stream": Accepted(values.only(False), "the answer is one object"),
+    "instructions": Refused("send a message of role `system` in `input`, and the question in `questions`"),
+    "tools": Refused("the model is to answer a question, not to call a tool"),
+    "messages": Refused("use `input`"),
+    "state": Refused("use `input`"),
 }
 TOKENIZE: Table = {
     "model": SERVING["model"],

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from imp_service.http_api.openai.tools import SHOWN_CHOICES, Tool, ToolChoice, by_name, read_allowed
-from imp_service.http_api.openai.values import (
+from imp_service.http_api.openai.tools import SHOWN_CHOICES, read_allowed
+from imp_service.http_api.requests.tools import Tool, ToolChoice, by_name
+from imp_service.http_api.requests.values import (
     WrongValue,
     entries,
     flag,

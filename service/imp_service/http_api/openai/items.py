@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from imp_service.api.chat_prompt import joined
-from imp_service.http_api.openai.image_rules import ImageRules
 from imp_service.http_api.openai.messages import content_reader
-from imp_service.http_api.openai.values import (
+from imp_service.http_api.requests.image_rules import ImageRules
+from imp_service.http_api.requests.turns import one_turn
+from imp_service.http_api.requests.values import (
     ReadValue,
     WrongValue,
     anything,
@@ -51,7 +51,7 @@ def read_input(value: Any, *, has_developer: bool, rules: ImageRules) -> list[In
         where = f"[{i}]"
         message = within(where, _message_of, each, has_developer, content)
         if found and _goes_on(found[-1].message, message):
-            found[-1] = replace(found[-1], message=_joined(found[-1].message, message))
+            found[-1] = replace(found[-1], message=one_turn(found[-1].message, message))
         else:
             found.append(InputMessage(where, message, "output" if message.role == "tool" else "content"))
     return found
@@ -79,17 +79,6 @@ def _goes_on(before: ChatMessage, message: ChatMessage) -> bool:
     has_only_calls = not message.content and not message.reasoning_content
     had_only_reasoning = not before.content and not before.tool_calls_json
     return has_only_calls or had_only_reasoning
-
-
-def _joined(before: ChatMessage, message: ChatMessage) -> ChatMessage:
-    calls = [*json.loads(before.tool_calls_json or "[]"), *json.loads(message.tool_calls_json or "[]")]
-    has_content = before.content is not None or message.content is not None
-    return replace(
-        before,
-        content=joined((*before.parts(), *message.parts())) if has_content else None,
-        tool_calls_json=json.dumps(calls, ensure_ascii=False) if calls else "",
-        reasoning_content=before.reasoning_content + message.reasoning_content,
-    )
 
 
 def _call(found: Mapping[str, Any]) -> ChatMessage:

@@ -9,8 +9,8 @@ from typing import Any
 from imp_service.api.chat_prompt import ContentParts, joined
 from imp_service.api.content_parts import IMAGE_KINDS, IMAGE_MEMBER, NO_PART, text_member
 from imp_service.api.image import Image
-from imp_service.http_api.openai.image_rules import ImageRules
-from imp_service.http_api.openai.values import (
+from imp_service.http_api.requests.image_rules import ImageRules
+from imp_service.http_api.requests.values import (
     ReadValue,
     WrongValue,
     entries,

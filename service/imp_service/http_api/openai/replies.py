@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from imp_service.api.replies import Finished, Started, Usage
-from imp_service.core import make_error
+from imp_service.http_api.answers.endings import CUT, refuse_aborted
 from imp_service.http_api.openai.logprobs import TokenTexts, prompt_entries
-from imp_service.http_api.openai.requests import ParsedRequest
-
-LENGTHS = frozenset({"max_tokens", "context_full", "time_limit"})
+from imp_service.http_api.requests.generation import ParsedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +44,9 @@ def prompt_fields(parsed: ParsedRequest, prompt: int, started: Started, token_te
 
 def finish_reason(end: Finished, *, has_calls: bool = False) -> str:
     """OpenAI's finish reason of a choice. Raises if an operator aborted the choice."""
-    if end.reason in LENGTHS:
+    refuse_aborted(end)
+    if end.reason in CUT:
         return "length"
-    if end.reason != "stop":
-        raise make_error("CANCELLED", "the request was aborted")
     return "tool_calls" if has_calls else "stop"
 
 

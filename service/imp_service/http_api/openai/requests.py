@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from imp_service.api.arguments import GROUPS
+from imp_service.api.chat_prompt import InfillPrompt
 from imp_service.api.content_parts import IMAGE_MEMBER
-from imp_service.api.facts import findings
 from imp_service.api.image import Image
 from imp_service.api.options import (
     DENSE,
     TOP_LOGPROBS,
-    ChunkOptions,
-    DryOptions,
     GenerationRequest,
     OutputOptions,
     Prompt,
@@ -24,81 +21,30 @@ from imp_service.api.options import (
 from imp_service.api.rules import token_violations
 from imp_service.http_api.openai import fields
 from imp_service.http_api.openai.constraints import read_constraint
-from imp_service.http_api.openai.image_rules import image_rules
 from imp_service.http_api.openai.messages import read_messages
-from imp_service.http_api.openai.reading import Reading
-from imp_service.http_api.openai.tools import AUTO, read_tool_choice, read_tools, tools_json
-from imp_service.http_api.openai.values import (
-    NO_LIMIT,
+from imp_service.http_api.openai.reasoning import chat_variables
+from imp_service.http_api.openai.tools import read_tool_choice, read_tools
+from imp_service.http_api.requests.generation import Caller, ParsedRequest, chunk_tokens, generation_request
+from imp_service.http_api.requests.image_rules import image_rules
+from imp_service.http_api.requests.reading import Reading
+from imp_service.http_api.requests.tools import AUTO, tools_json
+from imp_service.http_api.requests.values import (
     WrongValue,
     expected,
     flag,
-    ignored,
     known_members,
-    only,
-    read_members,
-    text,
     token_ids,
     within,
 )
 from imp_service.serving.rules.check import Finding
-from imp_service.serving.rules.generation_rules import CHAT, PROMPT_BYTES, PROMPT_IDS, PROMPT_TEXT, generation_findings
+from imp_service.serving.rules.generation_rules import INFILL, PROMPT_BYTES, PROMPT_IDS, PROMPT_TEXT
 from imp_service.serving.served_model import ServedModel
 from imp_service.tables import LIMITS
 from imp_service.text import ChatMessage, ChatPrompt
 
 MAX_PROMPTS = 64
-# Keeps only the most likely token, as 0 does in OpenAI's API. imp has no top_p of 0.
-SMALLEST_TOP_P = 1e-38
 # OpenAI's default of `max_tokens`, for completions only.
 COMPLETION_TOKENS = 16
-# Variables by which templates know whether the model is to reason: Qwen's and GLM's; DeepSeek's and Granite's.
-SWITCHES = ("enable_thinking", "thinking")
-# The effort of a model that does not reason.
-NO_EFFORT = "none"
-# OpenRouter's object. The reasoning is always sent, and its length is the model's choice.
-ROUTED_REASONING: Mapping[str, Callable[[Any], Any]] = {
-    "effort": text,
-    "enabled": flag,
-    "exclude": ignored,
-    "max_tokens": ignored,
-    "summary": ignored,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The caller's options that are headers of the request."""
-
-    priority: int = 0
-    tenant: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedRequest:
-    """One HTTP request, read and checked."""
-
-    # One for each prompt. Choices are numbered over all prompts: those of the second follow those of the first.
-    requests: Sequence[GenerationRequest]
-    # Names the caller's field in an error about an option.
-    reading: Reading
-    is_streamed: bool = False
-    includes_usage: bool = False
-    continuous_usage: bool = False
-    echo: bool = False
-    returns_token_ids: bool = False
-    # The last events of a stream repeat the whole answer.
-    repeats_answer: bool = False
-    # Each token is its own reply, also without streaming: so log probabilities stay with the token's item.
-    token_by_token: bool = False
-    # The most tokens of an event; None: the server's setting.
-    chunk_tokens: int | None = None
-    ignored: Sequence[str] = ()
-
-    def caller_path(self, path: str, prompt: int) -> str:
-        """The caller's path of an option's path, in an error about the generation of a prompt."""
-        found = self.reading.caller_path(path)
-        return f"prompt[{prompt}]" if found == "prompt" and len(self.requests) > 1 else found
 
 
 def read_chat(body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool) -> ParsedRequest:
@@ -120,7 +66,7 @@ def read_chat(body: Mapping[str, Any], served: ServedModel, caller: Caller, *, i
     if reading.get("top_logprobs") and not logprobs:
         reading.wrong("top_logprobs", "set, expected only with logprobs: true")
     output = OutputOptions(logprobs=logprobs, top_logprobs=reading.get("top_logprobs", 0), parse=True)
-    request = generation_request(reading, chat, served, caller, output, tool_choice=choice.mode)
+    request = generation_of(reading, chat, served, caller, output, tool_choice=choice.mode)
     return parsed_request(reading, [request], served)
 
 
@@ -156,8 +102,9 @@ def read_completion(
     reading = Reading(body, fields.COMPLETIONS, ignores_unknown=ignores_unknown)
     reading.require("prompt")
     no_prompt: list[Prompt] = [""]
-    prompts = reading.read("prompt", read_prompts, no_prompt)
+    prompts = _with_gaps(reading, reading.read("prompt", read_prompts, no_prompt))
     reading.set_prompt_by("prompt")
+    reading.set_by("infill", "suffix")
     for i, prompt in enumerate(prompts):
         where = f"prompt[{i}]" if len(prompts) > 1 else "prompt"
         reading.add(_prompt_findings(reading, prompt, where, served))
@@ -173,7 +120,7 @@ def read_completion(
         prompt_logprobs=scores_prompt,
         prompt_token_ids=scores_prompt,
     )
-    first = generation_request(reading, prompts[0], served, caller, output)
+    first = generation_of(reading, prompts[0], served, caller, output)
     if len(prompts) > 1:
         # The head of an answer says how its prompt was evaluated, before the others are.
         if first.sparse_prefill.is_wanted:
@@ -184,15 +131,21 @@ def read_completion(
 
 
 def read_prompts(value: Any) -> list[Prompt]:
-    """The prompts of a completion: a text, a list of token ids, or a list of texts or lists of ids."""
+    """The prompts of a completion."""
+    found: list[Prompt] = [*prompts_in(value, MAX_PROMPTS)]
+    return found
+
+
+def prompts_in(value: Any, most: int) -> list[str | Sequence[int]]:
+    """A text, a list of token ids, or a list of texts or lists of ids: at most so many."""
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list) or not value:
         raise expected("a string, token ids, or a list of either", value)
     if all(type(each) is int for each in value):
         return [_ids(value)]
-    if len(value) > MAX_PROMPTS:
-        raise WrongValue(f"{len(value)} prompts, expected at most {MAX_PROMPTS}")
+    if len(value) > most:
+        raise WrongValue(f"{len(value)} entries, expected at most {most}")
     return [_prompt(each, f"[{i}]") for i, each in enumerate(value)]
 
 
@@ -201,11 +154,26 @@ def _prompt_findings(reading: Reading, prompt: Prompt, where: str, served: Serve
     if isinstance(prompt, tuple):
         yield from token_violations(where, prompt, served.n_tokens)
         yield from PROMPT_IDS.check(prompt, where, served)
+    elif isinstance(prompt, InfillPrompt):
+        yield from INFILL.check(prompt, "suffix", served)
     elif isinstance(prompt, str) and "prompt" in reading.values:
         yield from PROMPT_TEXT.check(prompt, where, served)
 
 
-def _prompt(value: Any, where: str) -> Prompt:
+def _with_gaps(reading: Reading, prompts: list[Prompt]) -> list[Prompt]:
+    """The prompts, which `suffix` makes texts with a gap."""
+    suffix = reading.get("suffix")
+    if not suffix:
+        return prompts
+    if reading.get("echo"):
+        reading.wrong("echo", "set, expected only without suffix")
+    if not all(isinstance(prompt, str) for prompt in prompts):
+        reading.wrong("suffix", "set, expected only with a prompt that is text")
+        return prompts
+    return [InfillPrompt(str(prompt), suffix) for prompt in prompts]
+
+
+def _prompt(value: Any, where: str) -> str | Sequence[int]:
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
@@ -220,7 +188,7 @@ def _ids(value: Any) -> Sequence[int]:
     return ids
 
 
-def generation_request(
+def generation_of(
     reading: Reading,
     prompt: Prompt,
     served: ServedModel,
@@ -229,7 +197,7 @@ def generation_request(
     *,
     tool_choice: str = "",
 ) -> GenerationRequest:
-    """The generation of one prompt, with the options that the fields set. What is wrong is added to the reading."""
+    """The generation of one prompt. What is wrong is added to the reading."""
     asked = reading.get("prompt_logprobs")
     if asked is not None:
         reading.add(TOP_LOGPROBS.check(asked, "prompt_logprobs", served))
@@ -239,41 +207,18 @@ def generation_request(
         output = replace(output, prompt_token_ids=True)
     if reading.get("best_of", reading.get("n", 1)) != reading.get("n", 1):
         reading.wrong("best_of", f"{reading.get('best_of')}, expected the value of n, {reading.get('n', 1)}")
-    options = options_of(reading, served)
-    request = GenerationRequest(
-        **{
-            "priority": caller.priority,
-            **options,
-            "prompt": prompt,
-            "constraint": read_constraint(reading),
-            "output": replace(output, special_tokens=not reading.get("skip_special_tokens", True)),
-            "tenant": caller.tenant,
-            "tool_choice": tool_choice,
-            "parallel_tool_calls": reading.get("parallel_tool_calls", True),
-        }
-    )
     for option, name in (("output.top_logprobs", "top_logprobs"), ("output.prompt_logprobs", "prompt_logprobs")):
         reading.set_by(option, name)
-    reading.add(generation_findings(request, served))
-    if isinstance(prompt, ChatPrompt) and reading.values.keys() & {"messages", "input"}:
-        reading.add(CHAT.check(prompt, "chat", served))
-    return request
-
-
-def options_of(reading: Reading, served: ServedModel) -> dict[str, Any]:
-    """The options of the request that the fields set."""
-    groups = {name: reading.options(name) for name in GROUPS}
-    stop, sampling = groups["stop"], groups["sampling"]
-    stop.setdefault("time_limit", served.settings.limits.request_time.total_seconds())
-    if stop.get("max_tokens") == NO_LIMIT:
-        stop["max_tokens"] = None
-    if sampling.get("top_p") == 0:
-        sampling["top_p"] = SMALLEST_TOP_P
-    if dry := reading.options("sampling.dry"):
-        sampling["dry"] = DryOptions(**dry)
-    groups["cache"]["bypass_prefix"] = not reading.get("cache_prompt", True)
-    found = {name: replace(GROUPS[name], **given) for name, given in groups.items() if name != "output"}
-    return found | {row.option: reading.get(name) for name, row in fields.REQUEST.items() if name in reading.values}
+    return generation_request(
+        reading,
+        prompt,
+        served,
+        caller,
+        constraint=read_constraint(reading),
+        output=replace(output, special_tokens=not reading.get("skip_special_tokens", True)),
+        tool_choice=tool_choice,
+        parallel_tool_calls=reading.get("parallel_tool_calls", True),
+    )
 
 
 def parsed_request(reading: Reading, requests: Sequence[GenerationRequest], served: ServedModel) -> ParsedRequest:
@@ -282,8 +227,7 @@ def parsed_request(reading: Reading, requests: Sequence[GenerationRequest], serv
     options = reading.read("stream_options", _stream_options, no_options)
     if options and not reading.get("stream"):
         reading.wrong("stream_options", "set, expected only with stream: true")
-    chunks = ChunkOptions(reading.get("max_chunk_tokens"))
-    reading.add(findings(chunks, served, "output"))
+    most = chunk_tokens(reading, served)
     reading.refuse()
     return ParsedRequest(
         requests,
@@ -292,7 +236,7 @@ def parsed_request(reading: Reading, requests: Sequence[GenerationRequest], serv
         includes_usage=options.get("include_usage", False),
         continuous_usage=options.get("continuous_usage_stats", False),
         returns_token_ids=reading.get("return_token_ids", False),
-        chunk_tokens=chunks.max_chunk_tokens,
+        chunk_tokens=most,
         ignored=reading.ignored,
     )
 
@@ -318,54 +262,3 @@ def documents_of(reading: Reading) -> str:
     """The documents of a conversation."""
     documents = reading.get("documents", [])
     return json.dumps(documents, ensure_ascii=False) if documents else ""
-
-
-def chat_variables(reading: Reading, served: ServedModel) -> str:
-    """The variables of a chat's template, as JSON. OpenAI has the effort in a field, OpenRouter in an object."""
-    no_wishes: dict[str, Any] = {}
-    routed = reading.read("reasoning", lambda value: read_members(value, ROUTED_REASONING), no_wishes)
-    efforts = {"reasoning_effort": reading.get("reasoning_effort"), "reasoning.effort": routed.get("effort")}
-    return template_variables(reading, served, efforts, {"reasoning.enabled": routed.get("enabled")})
-
-
-def template_variables(
-    reading: Reading, served: ServedModel, efforts: Mapping[str, str | None], switches: Mapping[str, bool | None]
-) -> str:
-    """The variables of the chat template, as JSON.
-
-    `efforts` and `switches` say how much and whether the model is to reason, by the fields that said so.
-    """
-    think = reading.get("think")
-    efforts = {**efforts, "think": think if isinstance(think, str) else None}
-    switches = {
-        **switches,
-        "think": None if think is None else think is not False and think != NO_EFFORT,
-        "enable_thinking": reading.get("enable_thinking"),
-        "thinking": reading.read("thinking", _is_thinking, None),
-    }
-    variables: dict[str, Any] = {}
-    for name in {**efforts, **switches}:
-        effort = efforts.get(name)
-        is_on = False if effort == NO_EFFORT else switches.get(name)
-        wanted = {"reasoning_effort": effort, **dict.fromkeys(SWITCHES, is_on)}
-        _wish(reading, served, name, variables, {key: each for key, each in wanted.items() if each is not None})
-    variables |= reading.get("chat_template_kwargs", {})
-    return json.dumps(variables, ensure_ascii=False) if variables else ""
-
-
-def _wish(
-    reading: Reading, served: ServedModel, name: str, variables: dict[str, Any], wanted: Mapping[str, Any]
-) -> None:
-    """Sets variables of the template. A wish of which the template knows none is ignored."""
-    if wanted and not any(map(served.template_has, wanted)):
-        reading.ignored.append(name)
-        return
-    for variable, value in wanted.items():
-        if variables.setdefault(variable, value) != value:
-            reading.wrong(name, f"means {variable} = {json.dumps(value)}, but another field says the opposite")
-            return
-
-
-def _is_thinking(value: Any) -> bool:
-    found = read_members(value, {"type": only("enabled", "disabled", "adaptive", "auto"), "budget_tokens": ignored})
-    return bool(found.get("type") != "disabled")

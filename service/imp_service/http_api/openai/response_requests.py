@@ -9,32 +9,29 @@ from typing import Any
 from imp_service.api.options import OutputOptions
 from imp_service.http_api.openai import fields
 from imp_service.http_api.openai.flat_tools import FUNCTION, read_flat_choice, read_flat_tools
-from imp_service.http_api.openai.image_rules import image_rules
 from imp_service.http_api.openai.items import InputMessage, read_input
-from imp_service.http_api.openai.reading import Reading
-from imp_service.http_api.openai.requests import (
-    Caller,
-    ParsedRequest,
-    generation_request,
-    name_images,
-    parsed_request,
-    template_variables,
-)
-from imp_service.http_api.openai.tools import AUTO, Tool, tools_json
-from imp_service.http_api.openai.values import WrongValue, only, only_or_ignored, read_members, shown
+from imp_service.http_api.openai.reasoning import wished_variables
+from imp_service.http_api.openai.requests import generation_of, name_images, parsed_request
+from imp_service.http_api.requests.generation import Caller, ParsedRequest
+from imp_service.http_api.requests.image_rules import image_rules
+from imp_service.http_api.requests.reading import Reading
+from imp_service.http_api.requests.reasoning import bound_reasoning
+from imp_service.http_api.requests.tools import AUTO, Tool, tools_json
+from imp_service.http_api.requests.values import WrongValue, only, only_or_ignored, read_members, shown, whole
 from imp_service.serving.served_model import ServedModel
 from imp_service.text import ChatMessage, ChatPrompt
 
 LOGPROBS = "message.output_text.logprobs"
 # Reasoning is sent as text, so there is nothing to add.
 ENCRYPTED = "reasoning.encrypted_content"
-# Only `effort` has an effect. The other members have none in imp.
+# Only `effort` and OpenRouter's `max_tokens` have an effect. The other members have none in imp.
 REASONING = {
     "effort": only("none", "minimal", "low", "medium", "high", "xhigh", "max"),
     "summary": only_or_ignored(("auto",), ("concise", "detailed")),
     "generate_summary": only_or_ignored(("auto",), ("concise", "detailed")),
     "mode": only("standard"),
     "context": only("auto"),
+    "max_tokens": whole,
 }
 
 
@@ -54,6 +51,7 @@ def read_response(
     )
     no_reasoning: dict[str, Any] = {}
     reasoning = reading.read("reasoning", lambda value: read_members(value, REASONING), no_reasoning)
+    bound_reasoning(reading, served, "reasoning.max_tokens", reasoning.get("max_tokens"))
     choice = reading.read("tool_choice", read_flat_choice, AUTO)
     no_tools: list[Tool | None] = []
     tools = reading.read("tools", read_flat_tools, no_tools, ignores_unknown=True)
@@ -62,9 +60,9 @@ def read_response(
     chat = ChatPrompt(
         messages=_messages(reading, conversation),
         tools_json=tools_json(reading, tools, choice, ".function"),
-        template_kwargs_json=template_variables(reading, served, {"reasoning.effort": reasoning.get("effort")}, {}),
+        template_kwargs_json=wished_variables(reading, served, {"reasoning.effort": reasoning.get("effort")}, {}),
     )
-    request = generation_request(reading, chat, served, caller, _output(reading), tool_choice=choice.mode)
+    request = generation_of(reading, chat, served, caller, _output(reading), tool_choice=choice.mode)
     return replace(
         parsed_request(reading, [request], served), repeats_answer=True, token_by_token=request.output.logprobs
     )

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 from imp_service.api.replies import Chunk, Finished, Reply, Started, Usage
-from imp_service.http_api.openai.events import dumps
+from imp_service.http_api.json_text import dumps
 from imp_service.http_api.openai.logprobs import TokenTexts, chat_entries
 from imp_service.http_api.openai.replies import Head, finish_reason, image_tokens
-from imp_service.http_api.openai.requests import ParsedRequest
 from imp_service.http_api.openai.response_items import COMPLETED, IN_PROGRESS, INCOMPLETE, Entry, Event, Output
+from imp_service.http_api.requests.generation import ParsedRequest
 
 PREFIX = "resp_"
 # Fields of the request that the response repeats.

@@ -11,7 +11,7 @@ import pytest
 from imp_service.api.image import Image
 from imp_service.config import read_settings
 from imp_service.http_api.openai.fields import TOKENIZE
-from imp_service.http_api.openai.reading import Reading
+from imp_service.http_api.requests.reading import Reading
 from imp_service.http_api.tokens import chat_of
 from imp_service.media import Images, MediaLimits
 from imp_service.serving.served_model import ServedModel

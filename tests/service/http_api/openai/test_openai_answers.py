@@ -16,11 +16,11 @@ import pytest
 
 from imp_service import GenerationRequest, __version__
 from imp_service.config import read_settings
-from imp_service.http_api.openai.events import dumps
-from imp_service.http_api.openai.running import replies_of
+from imp_service.http_api.json_text import dumps
 from imp_service.http_api.tokens import JsonList
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
+from imp_service.serving.generation_batch import replies_of
 from imp_service.serving.large_replies import SLICE, ReplySize, sliced
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.served_model import ServedModel

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from openai.types import completion_create_params
+from openai.types import completion_create_params, decision_create_params
 from openai.types.chat import completion_create_params as chat_create_params
 from openai.types.responses import response_create_params
 
-from imp_service.http_api.openai.fields import CHAT, COMPLETIONS, RESPONSES, THINKING, Accepted, Refused, Sets, Table
+from imp_service.http_api.openai.fields import CHAT, COMPLETIONS, DECISIONS, RESPONSES, THINKING
+from imp_service.http_api.requests.rows import Accepted, Refused, Sets, Table
 from support.servers.http_served import HttpServed, serve_http
 
 PROMPT = "the cat sat. the cat sat. the cat sat. the cat sat. the cat sat. the cat sat. the cat"
@@ -74,6 +75,7 @@ COMMON: Mapping[str, Case] = {
     "dry_penalty_last_n": Case(1, {**FEW, "dry_multiplier": 9, "dry_allowed_length": 0}),
     "dry_sequence_breakers": Case([*"aiou."], {**FEW, "dry_multiplier": 9, "dry_allowed_length": 0}),
     "format": Case("json"),
+    "thinking_token_budget": Case(9, refusal=(400, "not_supported_by_model")),
 }
 REFUSED_BY_RESPONSES = {name for name, row in RESPONSES.items() if not isinstance(row, Sets)}
 CASES: Mapping[str, tuple[Table, Mapping[str, Case]]] = {
@@ -186,6 +188,8 @@ def test_oai_1_every_parameter_of_the_sdk_has_a_row() -> None:
     assert len(chat) >= 36 and len(completion) >= 17 and len(response) >= 33
     assert chat - CHAT.keys() == set() and completion - COMPLETIONS.keys() == set()
     assert response - RESPONSES.keys() == set()
+    decision = names_of_sdk(decision_create_params, "DecisionCreateParams")
+    assert len(decision) >= 6 and decision - DECISIONS.keys() == set()
 
 
 @pytest.mark.long

@@ -19,9 +19,9 @@ from imp_service.api.tool_calls import ToolCallDelta
 from imp_service.config import read_settings
 from imp_service.http_api.openai.logprobs import TokenTexts
 from imp_service.http_api.openai.replies import Head
-from imp_service.http_api.openai.requests import Caller
 from imp_service.http_api.openai.response_requests import read_response
 from imp_service.http_api.openai.responses import Response
+from imp_service.http_api.requests.generation import Caller
 from imp_service.serving.served_model import ServedModel
 from imp_service.text.tokens.detokenizer import TokenTable
 from support.servers.http_served import DEMO_MODEL, HttpServed, serve_http

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from imp_service.http_api.openai.fields import CHAT, COMPLETIONS, RESPONSES, Ignored, Means, Table
+from imp_service.http_api.openai.fields import CHAT, COMPLETIONS, INFILL, RESPONSES
+from imp_service.http_api.requests.rows import Ignored, Means, Table
 from support.servers.http_served import HttpServed, serve_http
 
 CHATS, TEXTS, RESPONSE = "/v1/chat/completions", "/v1/completions", "/v1/responses"
@@ -140,7 +141,6 @@ CHANGING: list[tuple[dict[str, Any], str]] = [
     ({"system": "Be brief."}, "system"),
     ({"options": {"top_k": 1}}, "into the request itself"),
     ({"reasoning_format": "none"}, "reasoning_content"),
-    ({"suffix": "x"}, "fill-in-the-middle"),
     ({"raw": "x"}, "text"),
 ]
 
@@ -155,7 +155,7 @@ def test_oai_14_names_that_change_the_answer_are_refused_with_advice(http: HttpS
 
 
 def test_oai_14_every_name_of_another_server_leads_to_a_row(http: HttpServed) -> None:
-    for table in TABLES.values():
+    for table in (*TABLES.values(), INFILL):
         for name, row in table.items():
             assert not isinstance(row, Means) or row.of in table, name
 

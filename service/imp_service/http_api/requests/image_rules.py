@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from imp_service.api.image import Image
-from imp_service.http_api.openai.reading import Reading
-from imp_service.http_api.openai.values import WrongValue, members, read_members, whole
+from imp_service.http_api.requests.reading import Reading
+from imp_service.http_api.requests.values import WrongValue, members, read_members, whole
 from imp_service.media import FIXED_TOKENS, Images, ImageSettingsInvalid
 from imp_service.serving.served_model import ServedModel
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from imp_service.api.errors import invalid
 from imp_service.api.options import GenerationRequest
-from imp_service.http_api.openai.requests import ParsedRequest
+from imp_service.http_api.requests.generation import ParsedRequest
 from imp_service.serving.served_model import ServedModel
 
 # Bytes of a token's entry, and of one of its candidates, as JSON.

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from imp_service.api.errors import FieldsInvalid, Violation
 from imp_service.api.rules import Missing
-from imp_service.http_api.openai.fields import Accepted, Ignored, Means, Refused, Sets, Table
-from imp_service.http_api.openai.values import REMEDY, WrongValue, ignored_in, shown
+from imp_service.http_api.requests.rows import Accepted, Ignored, Means, Refused, Sets, Table
+from imp_service.http_api.requests.values import REMEDY, WrongValue, ignored_in, shown
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.rules.check import Finding, refuse_findings, renamed
 
@@ -130,6 +130,14 @@ class Reading:
         if self._unknown and not self.violations:
             raise UnknownFields(self._unknown)
         refuse_findings([*self.violations, *self._unknown, *self._refusals])
+
+    def has(self, field: str) -> bool:
+        """Whether the table has a row for the field."""
+        return field in self._table
+
+    def also(self, name: str, field: str, value: object) -> None:
+        """Sets a field by a member of another one, whose path is `name`."""
+        self._set(field, value, name)
 
     def _take(self, name: str, value: object) -> None:
         row = self._table[name]

@@ -1,0 +1,187 @@
+"""Runs the generations of a request, and sends their replies: as one body, or as events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from imp_service.api.chat_prompt import InfillPrompt
+from imp_service.api.errors import invalid
+from imp_service.api.options import GenerationRequest
+from imp_service.api.replies import Reply
+from imp_service.generation.defaults import effective
+from imp_service.http_api.answers.reply_size import check_size
+from imp_service.http_api.bodies import read_body
+from imp_service.http_api.http_call import HttpCall
+from imp_service.http_api.requests.generation import Caller, ParsedRequest
+from imp_service.serving.errors.field_paths import paths_renamed
+from imp_service.serving.generation_batch import Numbered, replies_of
+from imp_service.serving.generation_runner import WHOLE, Delivery, GenerationRunner, Wanted, is_large
+from imp_service.serving.generation_stream import GenerationStream
+from imp_service.serving.model_names import require_served
+from imp_service.serving.prompt_cost import reading_bytes
+from imp_service.serving.server_state import ServerState
+
+T = TypeVar("T")
+TOKEN_BY_TOKEN = Delivery(1, 0.0)
+# Writing the body of more tokens takes too long for the event loop.
+MAX_INLINE_TOKENS = 1024
+# A comment: clients skip it.
+WAITING = b": waiting\n\n"
+
+
+class Gatherer(Protocol):
+    """Gathers replies into one body."""
+
+    def add(self, prompt: int, reply: Reply) -> None: ...
+    def body(self) -> bytes: ...
+
+
+class EventWriter(Protocol):
+    """Writes replies as events."""
+
+    def write(self, prompt: int, reply: Reply) -> bytes: ...
+    def end(self) -> bytes: ...
+
+
+class Answering:
+    """Answers the calls of one server."""
+
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+        self._generations = GenerationRunner(state)
+
+    async def read(
+        self, call: HttpCall, read: Callable[..., ParsedRequest], *, takes_images: bool = False
+    ) -> ParsedRequest:
+        """A request for generations. A header of the answer lists the sampler in force."""
+        parsed = await self.parse(call, read, takes_images=takes_images)
+        numbers = effective(parsed.requests[0].sampling, self._state.model.default_sampling)
+        listed = ", ".join(f"{name}={value:g}" for name, value in numbers.items())
+        call.headers.append(("imp-sampling", listed or "plain"))
+        return parsed
+
+    async def parse(
+        self, call: HttpCall, read: Callable[..., ParsedRequest], *, takes_images: bool = False
+    ) -> ParsedRequest:
+        """What `read` makes of the body. Raises FieldsInvalid with everything that is wrong."""
+        state = self._state
+        served = state.served
+        ignores_unknown = state.settings.http.unknown_fields == "ignore"
+
+        def read_object(body: Mapping[str, Any]) -> ParsedRequest:
+            parsed = read(body, served, Caller(call.priority, call.tenant), ignores_unknown=ignores_unknown)
+            require_served(body.get("model"), served.names)
+            return parsed
+
+        parsed = await read_body(call, state, read_object, takes_images=takes_images)
+        call.ignore(parsed.ignored)
+        return parsed
+
+    async def gather(self, call: HttpCall, parsed: ParsedRequest, gatherer: Gatherer) -> None:
+        """Answers with one body."""
+        n_tokens, has_large = 0, False
+        async with self._replies(call, parsed) as replies:
+            async for prompt, reply in replies:
+                n_tokens += len(getattr(reply, "token_ids", ()))
+                has_large = has_large or is_large(reply)
+                await self._write(reply, partial(gatherer.add, prompt, reply))
+        is_small = n_tokens <= MAX_INLINE_TOKENS and not has_large
+        call.answer_with(gatherer.body() if is_small else await self._state.workers.write(gatherer.body))
+
+    async def stream(self, call: HttpCall, parsed: ParsedRequest, events: EventWriter) -> None:
+        """Answers with events."""
+        async with self._replies(call, parsed) as replies:
+            pending = await self._first(call, replies)
+            while pending is not None:
+                prompt, reply = pending
+                content = await self._write(reply, partial(events.write, prompt, reply))
+                n_tokens = len(getattr(reply, "token_ids", ()))
+                # While the caller does not read, only the encoded bytes stay in memory.
+                del pending, reply
+                if content:
+                    await call.write(content)
+                call.n_sent_tokens += n_tokens
+                pending = await anext(replies, None)
+        await call.write(events.end())
+
+    @asynccontextmanager
+    async def _replies(self, call: HttpCall, parsed: ParsedRequest) -> AsyncIterator[AsyncIterator[Numbered]]:
+        began = self._state.clock()
+
+        def start(prompt: int, request: GenerationRequest) -> AbstractAsyncContextManager[GenerationStream]:
+            wanted = Wanted(
+                request=request,
+                delivery=self._delivery(parsed),
+                began=began,
+                check_size=lambda n_prompt: self._check_size(call, parsed, request, n_prompt),
+                id_suffix=f"-{prompt}" if prompt else "",
+                rename=lambda path: parsed.caller_path(path, prompt),
+                must_fit=False,
+            )
+            return self._generations.running(wanted, call)
+
+        requests = await self._checked(call, parsed)
+        async with replies_of(requests, start, self._state.settings.scheduler.max_waiting) as replies:
+            yield replies
+
+    async def _checked(self, call: HttpCall, parsed: ParsedRequest) -> Sequence[GenerationRequest]:
+        """The generations. Of several prompts all are tokenized and checked before the first one runs."""
+        if len(parsed.requests) == 1:
+            return parsed.requests
+        state, first = self._state, parsed.requests[0]
+        with state.admission.admit(call.payer, first.num_sequences, call.time_remaining()):
+            return [await self._tokenized(call, parsed, i, request) for i, request in enumerate(parsed.requests)]
+
+    async def _tokenized(
+        self, call: HttpCall, parsed: ParsedRequest, prompt: int, request: GenerationRequest
+    ) -> GenerationRequest:
+        """The generation with its prompt as token ids, if it can run."""
+        state, model = self._state, self._state.model
+        with paths_renamed(lambda path: parsed.caller_path(path, prompt)):
+            model.prompts.require_fitting(request.prompt)
+            cost = reading_bytes(request.prompt, renders_quickly=model.text.renders_quickly)
+            ids = await state.workers.run(partial(model.prompts.ids, request.prompt, begins=True), cost)
+            if not ids:
+                raise invalid("prompt", "has no token")
+            model.prompts.require_room(len(ids))
+            self._check_size(call, parsed, request, len(ids))
+        # Its own kind of prompt says where the output ends.
+        return request if isinstance(request.prompt, InfillPrompt) else replace(request, prompt=ids)
+
+    def _check_size(self, call: HttpCall, parsed: ParsedRequest, request: GenerationRequest, n_prompt: int) -> None:
+        """Refuses a reply that could be too large, and says in a header if the output may be shorter than asked."""
+        model = self._state.model
+        check_size(parsed, request, n_prompt, self._state.served)
+        room, asked = model.prompts.room_after(n_prompt), request.stop.max_tokens
+        if asked is not None and 0 < room < asked:
+            call.tell_room(room)
+
+    def _delivery(self, parsed: ParsedRequest) -> Delivery:
+        chunk = self._state.settings.chunk
+        if parsed.token_by_token:
+            return TOKEN_BY_TOKEN
+        if not parsed.is_streamed:
+            return WHOLE
+        return Delivery(parsed.chunk_tokens or chunk.max_tokens, chunk.max_delay.total_seconds())
+
+    async def _first(self, call: HttpCall, replies: AsyncIterator[Numbered]) -> Numbered | None:
+        """The first reply. While it takes long, comments are sent so that proxies do not close an idle connection."""
+        heartbeat = self._state.settings.http.heartbeat.total_seconds()
+        waiting = asyncio.ensure_future(anext(replies, None))
+        try:
+            while not (await asyncio.wait((waiting,), timeout=heartbeat))[0]:
+                await call.write(WAITING)
+            return waiting.result()
+        finally:
+            if not waiting.done():
+                waiting.cancel()
+                await asyncio.wait((waiting,))
+
+    async def _write(self, reply: Reply, work: Callable[[], T]) -> T:
+        """The result of writing a reply, on a worker if it is large."""
+        return await self._state.workers.write(work) if is_large(reply) else work()

@@ -1,0 +1,1 @@
+"""Requests for generations: what the APIs share in reading their bodies."""
