@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 
 from backend.test_attention import DTYPES, GEOMETRIES, sinks_of
-from support.kernels.attention_cases import Expected, Held, attend, attend_all, make_cache, make_sequences
+from support.kernels.attention_cases import (
+    Expected,
+    Held,
+    assert_one_result,
+    attend_all,
+    make_cache,
+    make_sequences,
+)
 from support.kernels.bits import assert_same_bits
-from support.kernels.devices import BEST, DEVICES
+from support.kernels.devices import BEST
 from support.oracles.attention_oracle import Heads, is_quantized
 
 HEADS = [GEOMETRIES[i] for i in (1, 2, 10)]
@@ -59,20 +66,7 @@ def test_spp_6_krn_1_a_row_sees_the_keys_from_its_start(heads: Heads, dtype: str
 def test_spp_6_det_1_det_4_det_7_one_result_however_the_work_is_cut(heads: Heads, dtype: str) -> None:
     shaped = fitting(heads, dtype, POLICIES[1])
     sequences, n_blocks = with_gaps(4, shaped)
-    reference = None
-    for number, device in enumerate(DEVICES):
-        cache = make_cache(device, shaped, dtype, n_blocks, sequences)
-        together = attend_all(cache, shaped, sequences)
-        reference = together if reference is None else reference
-        assert_same_bits(together, reference)
-        row = 0
-        for held in sequences:
-            n_rows = len(held.q)
-            for begin in (0, 1 + number, n_rows - 1):
-                rows = slice(min(begin, n_rows - 1), n_rows)
-                rest = attend(cache, shaped, [held.asked(rows.start)], held.q[rows], starts=[held.starts[rows]])
-                assert_same_bits(rest, reference[row + rows.start : row + n_rows])
-            row += n_rows
+    assert_one_result(shaped, dtype, sequences, n_blocks, lambda held, rows: {"starts": [held.starts[rows]]})
 
 
 def test_spp_6_starts_of_cells_without_gaps_change_no_bit() -> None:

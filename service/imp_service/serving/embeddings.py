@@ -15,6 +15,7 @@ from imp_service.api.vectors import Ranking, Vectors
 from imp_service.core import Error, make_error
 from imp_service.generation import ModelRuntime
 from imp_service.generation.embedding import CallPlan, Embedder
+from imp_service.generation.vector_calls import ASK_AGAIN
 from imp_service.generation.vector_run import VectorRun
 from imp_service.serving.calls import Call
 from imp_service.serving.errors.field_paths import Rename, paths_renamed
@@ -22,9 +23,6 @@ from imp_service.serving.generation_runner import refuse_late
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.rules.embedding_rules import VECTOR_BYTES
 from imp_service.serving.server_state import ServerState
-
-# Seconds until a call of which the engine has nothing asks again for a place in a full queue.
-ASK_AGAIN = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from imp_service import _testing as core
-from support.kernels.devices import GPUS
+from support.kernels.bits import assert_same_bits
+from support.kernels.devices import DEVICES, GPUS
 from support.oracles import tolerances
 from support.oracles.attention_oracle import (
     Heads,
@@ -131,6 +134,29 @@ def attend_all(
         ends=[held.ends for held in sequences],
         starts=[held.starts for held in sequences],
     )
+
+
+def assert_one_result(
+    heads: Heads, dtype: str, sequences: list[Held], n_blocks: int, part: Callable[[Held, slice], dict[str, Any]]
+) -> None:
+    """Asserts the same bits on every device, in one batch and for what is left of a sequence after any part of it.
+
+    `part`: the arguments of attend() for some rows of a sequence.
+    """
+    reference = None
+    for number, device in enumerate(DEVICES):
+        cache = make_cache(device, heads, dtype, n_blocks, sequences)
+        together = attend_all(cache, heads, sequences)
+        reference = together if reference is None else reference
+        assert_same_bits(together, reference)
+        row = 0
+        for held in sequences:
+            n_rows = len(held.q)
+            for begin in (0, 1 + number, n_rows - 1):
+                rows = slice(min(begin, n_rows - 1), n_rows)
+                rest = attend(cache, heads, [held.asked(rows.start)], held.q[rows], **part(held, rows))
+                assert_same_bits(rest, reference[row + rows.start : row + n_rows])
+            row += n_rows
 
 
 class Expected:
