@@ -194,6 +194,11 @@ class Backend {
   virtual int n_threads() const noexcept = 0;
   virtual const GemmRegistry& registry() const noexcept = 0;
 
+  // Ends the threads that compute, so that the process can fork: one thread must be left then. False if the device
+  // does not outlive a fork. begin() starts the threads again, unless they run. It throws as making the backend does.
+  virtual bool rest() { return false; }
+  virtual void begin() {}
+
   // Bytes of device memory that weights, cache and scratch may take; empty if the device uses the process's memory.
   virtual std::optional<std::uint64_t> own_memory_bytes() const { return std::nullopt; }
 

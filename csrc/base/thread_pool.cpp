@@ -43,14 +43,36 @@ void await_change(const std::atomic<T>& value, T old, std::int64_t spin_us) noex
   value.wait(old, std::memory_order_acquire);
 }
 
+[[noreturn]] void refuse_cpu(int cpu, const char* why) {
+  throw FieldInvalid("cpus", std::to_string(cpu) + " " + why);
+}
+
+void require_cpus(const ThreadPoolOptions& options) {
+  if (options.cpus.empty()) return;
+  if (options.cpus.size() != static_cast<std::size_t>(options.n_threads)) {
+    throw FieldInvalid(
+        "cpus", std::to_string(options.cpus.size()) + " given for " + std::to_string(options.n_threads) + " threads");
+  }
+#if defined(__linux__)
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  for (const int cpu : options.cpus) {
+    if (cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(static_cast<std::size_t>(cpu), &allowed)) {
+      refuse_cpu(cpu, "is not a CPU this process may use");
+    }
+  }
+#endif
+}
+
 }  // namespace
 
 // One loop (job) at a time. `task`, `context` and `n_tasks` are written before `unclaimed` is raised, and stay until
 // every task is done. A thread reads them only after claiming a task, which keeps the job alive. So a thread that wakes
 // up late finds no task and reads none of these fields.
 struct ThreadPool::State {
-  int n_threads = 1;
-  std::int64_t spin_us = 0;
+  explicit State(const ThreadPoolOptions& given) : options(given) {}
+
+  const ThreadPoolOptions options;
   std::mutex callers;
 
   Task task = nullptr;
@@ -84,7 +106,7 @@ struct ThreadPool::State {
   void serve(int thread) noexcept {
     std::uint32_t seen = 0;
     while (true) {
-      await_change(job, seen, spin_us);
+      await_change(job, seen, options.spin_us);
       seen = job.load(std::memory_order_acquire);
       if (stopping.load(std::memory_order_acquire)) return;
       // Every job sets the mode: code of another library may have changed it.
@@ -101,39 +123,31 @@ struct ThreadPool::State {
     workers.clear();
   }
 
-  void start_worker(int thread, int cpu) {
-    // The worker pins itself before its first wait. The constructor has checked that the CPU is allowed.
+  void start() {
+    require_cpus(options);
+    stopping.store(false, std::memory_order_release);
+    try {
+      for (int thread = 1; thread < options.n_threads; ++thread) start_worker(thread);
+    } catch (const std::system_error& error) {
+      const std::size_t started = workers.size();
+      stop();
+      throw ResourceExhausted(
+          Reason::NO_MEMORY,
+          "threads: " + std::to_string(options.n_threads) + " needed, the system refused after " +
+              std::to_string(started + 1) + ": " + error.what(),
+          {{"needed", std::to_string(options.n_threads)}, {"available", std::to_string(started + 1)}});
+    }
+  }
+
+  void start_worker(int thread) {
+    // The worker pins itself before its first wait. start() has checked that the CPU is allowed.
+    const int cpu = options.cpus.empty() ? -1 : options.cpus[static_cast<std::size_t>(thread)];
     workers.emplace_back([this, thread, cpu] {
       if (cpu >= 0) pin_this_thread(cpu);
       serve(thread);
     });
   }
 };
-
-namespace {
-
-[[noreturn]] void refuse_cpu(int cpu, const char* why) {
-  throw FieldInvalid("cpus", std::to_string(cpu) + " " + why);
-}
-
-void require_cpus(const ThreadPoolOptions& options) {
-  if (options.cpus.empty()) return;
-  if (options.cpus.size() != static_cast<std::size_t>(options.n_threads)) {
-    throw FieldInvalid(
-        "cpus", std::to_string(options.cpus.size()) + " given for " + std::to_string(options.n_threads) + " threads");
-  }
-#if defined(__linux__)
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-  for (const int cpu : options.cpus) {
-    if (cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(static_cast<std::size_t>(cpu), &allowed)) {
-      refuse_cpu(cpu, "is not a CPU this process may use");
-    }
-  }
-#endif
-}
-
-}  // namespace
 
 void pin_this_thread(int cpu) {
 #if defined(__linux__)
@@ -153,23 +167,8 @@ ThreadPool::ThreadPool(const ThreadPoolOptions& options) {
     throw FieldInvalid("n_threads",
                        std::to_string(options.n_threads) + ", expected 1 to " + std::to_string(kMaxThreads));
   }
-  require_cpus(options);
-  state_ = std::make_unique<State>();
-  state_->n_threads = options.n_threads;
-  state_->spin_us = options.spin_us;
-  try {
-    for (int thread = 1; thread < options.n_threads; ++thread) {
-      state_->start_worker(thread, options.cpus.empty() ? -1 : options.cpus[static_cast<std::size_t>(thread)]);
-    }
-  } catch (const std::system_error& error) {
-    const std::size_t started = state_->workers.size();
-    state_->stop();
-    throw ResourceExhausted(
-        Reason::NO_MEMORY,
-        "threads: " + std::to_string(options.n_threads) + " needed, the system refused after " +
-            std::to_string(started + 1) + ": " + error.what(),
-        {{"needed", std::to_string(options.n_threads)}, {"available", std::to_string(started + 1)}});
-  }
+  state_ = std::make_unique<State>(options);
+  state_->start();
 }
 
 ThreadPool::~ThreadPool() {
@@ -177,7 +176,17 @@ ThreadPool::~ThreadPool() {
 }
 
 int ThreadPool::n_threads() const noexcept {
-  return state_->n_threads;
+  return state_->options.n_threads;
+}
+
+void ThreadPool::rest() noexcept {
+  const std::lock_guard lock(state_->callers);
+  state_->stop();
+}
+
+void ThreadPool::begin() {
+  const std::lock_guard lock(state_->callers);
+  if (state_->workers.empty()) state_->start();
 }
 
 void ThreadPool::run_erased(int n_tasks, Task task, void* context) {
@@ -185,7 +194,7 @@ void ThreadPool::run_erased(int n_tasks, Task task, void* context) {
   State& state = *state_;
   const std::lock_guard lock(state.callers);
   const ComputeFloatMode mode;
-  if (n_tasks == 1 || state.n_threads == 1) {
+  if (n_tasks == 1 || state.workers.empty()) {
     for (int i = 0; i < n_tasks; ++i) task(context, i, 0);
     return;
   }
@@ -199,7 +208,7 @@ void ThreadPool::run_erased(int n_tasks, Task task, void* context) {
   state.finish(state.work(0));
   for (int left = state.unfinished.load(std::memory_order_acquire); left != 0;
        left = state.unfinished.load(std::memory_order_acquire)) {
-    await_change(state.unfinished, left, state.spin_us);
+    await_change(state.unfinished, left, state.options.spin_us);
   }
 }
 

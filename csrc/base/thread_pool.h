@@ -1,4 +1,4 @@
-// A fixed thread pool that runs one parallel loop at a time. The caller takes part.
+// A thread pool of fixed size that runs one parallel loop at a time. The caller takes part.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,11 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int n_threads() const noexcept;
+
+  // Ends the threads, so that the process can fork. Until begin(), run() has the caller only, and numbers are the same.
+  void rest() noexcept;
+  // Starts the threads again, unless they run. Throws as the constructor does.
+  void begin();
 
   // Calls body(task, thread) once for each task in [0, n_tasks). Threads claim tasks one by one, so that a slow core
   // delays no other, and no thread waits for a late one. thread is in [0, n_threads) and selects scratch; the caller is

@@ -148,17 +148,19 @@ void register_command_parts(py::module_& module) {
            py::kw_only(), py::arg("dimensions") = whole.dimensions, py::arg("normalized") = whole.normalized);
 
   py::class_<RunReturns>(module, "RunReturns", "What a run returns besides tokens.")
-      .def(py::init([](bool logprobs, std::int32_t n_candidates, bool logits, bool scores,
+      .def(py::init([](bool logprobs, std::int32_t n_candidates, bool logits, bool scores, std::int32_t first_score,
                        std::int32_t n_score_candidates, std::optional<VectorRequest> vector) {
              return RunReturns{.logprobs = logprobs,
                                .n_candidates = n_candidates,
                                .logits = logits,
                                .scores = scores,
+                               .first_score = first_score,
                                .n_score_candidates = n_score_candidates,
                                .vector = vector};
            }),
            py::kw_only(), py::arg("logprobs") = false, py::arg("n_candidates") = 0, py::arg("logits") = false,
-           py::arg("scores") = false, py::arg("n_score_candidates") = 0, py::arg("vector") = py::none());
+           py::arg("scores") = false, py::arg("first_score") = 0, py::arg("n_score_candidates") = 0,
+           py::arg("vector") = py::none());
 }
 
 std::vector<std::uint32_t> mask_of_bytes(const py::bytes& bytes) {
@@ -187,6 +189,13 @@ SparseRequest sparse_request(const std::optional<std::string>& policy, std::int3
     refuse("sparse_policy", *policy, "dense, auto, sparse");
   }
   return request;
+}
+
+std::vector<ToldOutputs> told_outputs(std::vector<ToldPair> pairs) {
+  std::vector<ToldOutputs> told;
+  told.reserve(pairs.size());
+  for (auto& [tokens, is_finished] : pairs) told.push_back({std::move(tokens), is_finished});
+  return told;
 }
 
 EndReason end_reason(const std::string& word) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/data/commands.h"
+#include "engine/data/told_outputs.h"
 #include "engine/schedule/queue_places.h"
 
 namespace imp::bindings {
@@ -24,6 +25,10 @@ SequenceKind sequence_kind(const std::string& word);
 // `policy`: none if the request does not ask for sparse prefill.
 SparseRequest sparse_request(const std::optional<std::string>& policy, std::int32_t keep, std::int32_t backbone);
 EndReason end_reason(const std::string& word);
+
+// The tokens of a sequence, and whether its end came too.
+using ToldPair = std::pair<std::vector<std::int32_t>, bool>;
+std::vector<ToldOutputs> told_outputs(std::vector<ToldPair> pairs);
 
 // Checks and queues without the GIL.
 template <class Self>
@@ -92,7 +97,8 @@ void def_generate(Class& bound) {
          std::optional<std::int32_t> base, const RunLimits& limits, const RunReturns& returns,
          const SectionBudget& budget, bool constrained, const std::optional<std::string>& sparse_policy,
          std::int32_t sparse_keep, std::int32_t sparse_backbone, std::int32_t max_draft_tokens, std::uint32_t drafters,
-         Tokens forced, std::vector<SequenceId> siblings, std::vector<MediaSpan> media, std::int32_t second_text) {
+         Tokens forced, std::vector<SequenceId> siblings, std::vector<MediaSpan> media, std::int32_t second_text,
+         std::vector<ToldPair> told) {
         RunCommand run{.ticket = ticket,
                        .sequence = sequence,
                        .tokens = std::move(tokens),
@@ -112,14 +118,14 @@ void def_generate(Class& bound) {
                        .forced = std::move(forced),
                        .siblings = std::move(siblings),
                        .tenant = tenant};
-        submit_unlocked(self, {OpenCommand{.sequence = sequence,
-                                           .kind = SequenceKind::generation,
-                                           .sampling = sampling,
-                                           .priority = priority,
-                                           .tenant = std::move(tenant),
-                                           .cache_scope = std::move(cache_scope),
-                                           .bypass_prefix = bypass_prefix},
-                               std::move(run)});
+        OpenCommand open{.sequence = sequence,
+                         .kind = SequenceKind::generation,
+                         .sampling = sampling,
+                         .priority = priority,
+                         .tenant = std::move(tenant),
+                         .cache_scope = std::move(cache_scope),
+                         .bypass_prefix = bypass_prefix};
+        submit_unlocked(self, commands_behind(told_outputs(std::move(told)), std::move(open), std::move(run)));
       },
       py::arg("ticket"), py::arg("sequence"), py::arg("tokens").noconvert(), py::kw_only(),
       py::arg_v("sampling", SamplingOptions{}, "SamplingOptions()"), py::arg("priority") = 0, py::arg("tenant") = "",
@@ -129,9 +135,10 @@ void def_generate(Class& bound) {
       py::arg("sparse_policy") = py::none(), py::arg("sparse_keep") = kKeepAll, py::arg("sparse_backbone") = 0,
       py::arg("max_draft_tokens") = 0, py::arg("drafters") = ~0U, py::arg("forced").noconvert() = Tokens{},
       py::arg("siblings").noconvert() = std::vector<SequenceId>{}, py::arg("media") = std::vector<MediaSpan>{},
-      py::arg("second_text") = -1,
-      "Opens a generation and runs it. It closes when its run ends. Queues both commands or "
-      "neither.");
+      py::arg("second_text") = -1, py::arg("told").noconvert() = std::vector<ToldPair>{},
+      "Opens a generation and runs it. It closes when its run ends. Queues all commands or none. `told` has the "
+      "outputs of each sequence that the caller has already, and whether it has its end: the run goes on behind all of "
+      "them but the last, which it draws again. Outputs are then counted from there.");
 }
 
 // Of a class with a method engine().

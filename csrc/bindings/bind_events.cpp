@@ -117,6 +117,7 @@ void register_profile(py::module_& module) {
 void register_events(py::module_& module) {
   register_parts(module);
   bind_event<StartedEvent>(module, "StartedEvent", "The run's tokens are evaluated.")
+      .def_readonly("stream", &StartedEvent::stream)
       .def_readonly("n_tokens", &StartedEvent::n_tokens)
       .def_readonly("n_cached_tokens", &StartedEvent::n_cached_tokens)
       .def_readonly("scores", &StartedEvent::scores)

@@ -206,6 +206,12 @@ CacheTrial run_cache_trial(LoadedModel& self, const std::vector<std::int32_t>& t
                          self.model->config().kv_types_by_layer(*types));
 }
 
+bool rest(LoadedModel& self) {
+  const py::gil_scoped_release unlocked;
+  const ModelLease lease(self);
+  return self.backend->rest();
+}
+
 // Binds a member of the options, which `find` returns, as an attribute.
 template <class Find>
 void def_attribute(py::class_<PythonLoadOptions>& bound, const char* name, Find find, const char* text = "") {
@@ -323,6 +329,9 @@ void register_model(py::module_& module) {
            "Compares the predictions at the last tokens of a text with a cache of these types, but for the layers that "
            "an override names, and with an f32 cache. "
            "Releases the GIL. Raises InvalidArgument if an engine runs, and ResourceExhausted.")
+      .def("rest", &rest,
+           "Ends the threads that compute, so that the process can fork; an engine starts them again. False if the "
+           "model's device does not outlive a fork. Releases the GIL. Raises InvalidArgument if an engine runs.")
       .def("write_packed", &write_packed, py::arg("goes_on"),
            "Writes the file of cached packed weights. Releases the GIL. Calls `goes_on()` now and "
            "then; if it returns False, removes the unfinished file and returns False. Raises "

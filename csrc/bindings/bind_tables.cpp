@@ -13,6 +13,7 @@
 #include "engine/data/engine_options.h"
 #include "engine/data/limits.h"
 #include "engine/speculation/drafter_list.h"
+#include "model/arithmetic.h"
 
 namespace py = pybind11;
 
@@ -65,6 +66,7 @@ void register_limits(py::module_& module) {
       .def_readonly("logit_biases", &Limits::logit_biases)
       .def_readonly("bias", &Limits::bias, "The largest magnitude.")
       .def_readonly("sequences", &Limits::sequences)
+      .def_readonly("run_sequences", &Limits::run_sequences)
       .def_readonly("priority", &Limits::priority, "The largest magnitude.")
       .def_readonly("tenant_bytes", &Limits::tenant_bytes)
       .def_readonly("scope_bytes", &Limits::scope_bytes)
@@ -110,6 +112,7 @@ void register_reasons(py::module_& module) {
 }  // namespace
 
 void register_tables(py::module_& module) {
+  module.attr("ARITHMETIC_REVISION") = kArithmeticRevision;
   register_sampler_fields(module);
   register_engine_fields(module);
   register_limits(module);

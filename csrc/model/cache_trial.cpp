@@ -107,6 +107,7 @@ CacheTrial try_cache_types(ForwardPass& model, Backend& backend, std::span<const
                            std::span<const KvTypes> types) {
   const int n_tokens = static_cast<int>(tokens.size());
   IMP_CHECK(n_judged >= 2 && n_judged <= n_tokens);
+  backend.begin();
   const std::vector<KvTypes> f32(types.size(), {KvType::f32, KvType::f32});
   TextRun exact(model, backend, tokens, f32);
   TextRun tried(model, backend, tokens, types);

@@ -6,7 +6,7 @@ import numpy
 import numpy.typing
 import os
 import typing
-__all__: list[str] = ['CacheTrial', 'Candidate', 'DeviceError', 'DoneEvent', 'DraftCounts', 'DraftedEvent', 'DurationHistogram', 'Engine', 'EngineField', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'KvType', 'LIMITS', 'Limits', 'ListedMerges', 'LoadOptions', 'Marker', 'Media', 'MediaSpan', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplerField', 'SamplingOptions', 'ScoredMerges', 'Section', 'SectionBudget', 'SparseReport', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'VectorRequest', 'drafters', 'dtypes', 'engine_fields', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'kv_types', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'piece_bytes', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'reasons', 'sampler_fields', 'time_kernel']
+__all__: list[str] = ['ARITHMETIC_REVISION', 'CacheTrial', 'Candidate', 'DeviceError', 'DoneEvent', 'DraftCounts', 'DraftedEvent', 'DurationHistogram', 'Engine', 'EngineField', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'KvType', 'LIMITS', 'Limits', 'ListedMerges', 'LoadOptions', 'Marker', 'Media', 'MediaSpan', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplerField', 'SamplingOptions', 'ScoredMerges', 'Section', 'SectionBudget', 'SparseReport', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'VectorRequest', 'drafters', 'dtypes', 'engine_fields', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'kv_types', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'piece_bytes', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'reasons', 'sampler_fields', 'time_kernel']
 class Error(Exception):
     reason: str
     message: str
@@ -113,6 +113,9 @@ class Limits:
         """
     @property
     def profile_steps(self) -> int:
+        ...
+    @property
+    def run_sequences(self) -> int:
         ...
     @property
     def scope_bytes(self) -> int:
@@ -561,6 +564,10 @@ class Model:
         """
         Plans kernels and memory, then reads the weights. Releases the GIL. Further keywords are those of LoadOptions. `draft` is the file of a draft model. Calls `progress(done_bytes, total_bytes)` about a hundred times. Raises ModelError, ResourceExhausted, DeviceError or InvalidArgument.
         """
+    def rest(self) -> bool:
+        """
+        Ends the threads that compute, so that the process can fork; an engine starts them again. False if the model's device does not outlive a fork. Releases the GIL. Raises InvalidArgument if an engine runs.
+        """
     def try_cache_types(self, tokens: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], *, n_judged: typing.SupportsInt | typing.SupportsIndex, kv_dtype: str) -> CacheTrial:
         """
         Compares the predictions at the last tokens of a text with a cache of these types, but for the layers that an override names, and with an f32 cache. Releases the GIL. Raises InvalidArgument if an engine runs, and ResourceExhausted.
@@ -746,7 +753,7 @@ class RunReturns:
     """
     What a run returns besides tokens.
     """
-    def __init__(self, *, logprobs: bool = False, n_candidates: typing.SupportsInt | typing.SupportsIndex = 0, logits: bool = False, scores: bool = False, n_score_candidates: typing.SupportsInt | typing.SupportsIndex = 0, vector: VectorRequest | None = None) -> None:
+    def __init__(self, *, logprobs: bool = False, n_candidates: typing.SupportsInt | typing.SupportsIndex = 0, logits: bool = False, scores: bool = False, first_score: typing.SupportsInt | typing.SupportsIndex = 0, n_score_candidates: typing.SupportsInt | typing.SupportsIndex = 0, vector: VectorRequest | None = None) -> None:
         ...
 class Candidate:
     """
@@ -848,6 +855,9 @@ class StartedEvent:
         ...
     @property
     def sparse(self) -> SparseReport | None:
+        ...
+    @property
+    def stream(self) -> int:
         ...
     @property
     def ticket(self) -> int:
@@ -1442,9 +1452,9 @@ class Engine:
         """
         Opens a session that shares the KV blocks of another.
         """
-    def generate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int], *, sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False, base: typing.SupportsInt | typing.SupportsIndex | None = None, limits: RunLimits = ..., returns: RunReturns = ..., budget: SectionBudget = ..., constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, sparse_backbone: typing.SupportsInt | typing.SupportsIndex = 0, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = [], media: collections.abc.Sequence[MediaSpan] = [], second_text: typing.SupportsInt | typing.SupportsIndex = -1) -> None:
+    def generate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int], *, sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False, base: typing.SupportsInt | typing.SupportsIndex | None = None, limits: RunLimits = ..., returns: RunReturns = ..., budget: SectionBudget = ..., constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, sparse_backbone: typing.SupportsInt | typing.SupportsIndex = 0, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = [], media: collections.abc.Sequence[MediaSpan] = [], second_text: typing.SupportsInt | typing.SupportsIndex = -1, told: list[tuple[list[int], bool]] = []) -> None:
         """
-        Opens a generation and runs it. It closes when its run ends. Queues both commands or neither.
+        Opens a generation and runs it. It closes when its run ends. Queues all commands or none. `told` has the outputs of each sequence that the caller has already, and whether it has its end: the run goes on behind all of them but the last, which it draws again. Outputs are then counted from there.
         """
     def hold(self) -> None:
         """
@@ -1578,4 +1588,5 @@ def time_kernel(kernel: str, weight: str, *, m: typing.SupportsInt | typing.Supp
     """
     Measures the seconds of a product of m rows with an n × k weight. Cycles through random weights of at least total_bytes in all, like a model. Raises InvalidArgument if the kernel is unknown or refuses the weight.
     """
+ARITHMETIC_REVISION: int = 1
 LIMITS: Limits

@@ -102,6 +102,17 @@ def test_det_7_gemm_11_members_agree_on_many_rows(weight: str, reduction: str) -
     assert_same_bits(out, np.tile(out[:8], (5, 1)))
 
 
+@pytest.mark.parametrize(("weight", "reduction"), [key for key in PACKED if key[0] in (*FLOAT_TYPES, "f8_e4m3")])
+def test_det_7_gemm_11_members_agree_on_blocks_of_rows(weight: str, reduction: str) -> None:
+    """Members take many rows in blocks, which end at other rows for other lengths."""
+    members = TOGETHER[weight, reduction]
+    for n, k, m in [(17, 1024, 300), (33, 1088, 257), (16, 3136, 129)]:
+        matrix, x = random_weight(weight, n, k), random_rows(m, k)
+        many = assert_members_agree(members, matrix, x)
+        for first in (0, 99, 126, m - 5):
+            assert_same_bits(many[first : first + 5], assert_members_agree(members, matrix, x[first : first + 5]))
+
+
 # Zero and the smallest subnormal of both signs, the largest subnormal, the smallest normal, the largest, infinity.
 SCALES = {"+0": 0x0000, "-0": 0x8000, "least": 0x0001, "subnormal": 0x83FF, "normal": 0x0400, "most": 0x7BFF}
 INFINITE = 0x7C00

@@ -116,3 +116,38 @@ def test_hundreds_of_teams_leave_no_thread_behind() -> None:
         for _ in range(25):
             assert core.ThreadPool(n_threads).count_tasks(3)[0] == [1, 1, 1]
     assert len(list(Path("/proc/self/task").iterdir())) == before
+
+
+def test_iso_16_a_team_at_rest_has_no_thread_and_computes_the_same() -> None:
+    before = len(list(Path("/proc/self/task").iterdir()))
+    weight, x = random_weight("q8_0", 100, 512), random_rows(5, 512)
+    pool = core.ThreadPool(4)
+    (expected,), _ = core.gemm_linear([("q8_0", weight.file, 100, None)], x, pool)
+    for _ in range(3):
+        pool.rest()
+        pool.rest()  # it rests already
+        assert len(list(Path("/proc/self/task").iterdir())) == before
+        assert pool.count_tasks(100) == [[1] * 100, [0] * 100]  # all by the caller
+        (actual,), _ = core.gemm_linear([("q8_0", weight.file, 100, None)], x, pool)
+        assert_same_bits(actual, expected)
+        pool.begin()
+        pool.begin()  # it runs already
+        assert len(list(Path("/proc/self/task").iterdir())) == before + 3
+        assert pool.count_tasks(1000)[0] == [1] * 1000
+    assert pool.n_threads == 4
+
+
+def test_a_team_that_begins_again_checks_its_cpus() -> None:
+    allowed = os.sched_getaffinity(0)
+    pool = core.ThreadPool(2, [max(allowed)] * 2)
+    pool.rest()
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        if len(allowed) > 1:
+            with pytest.raises(_core.InvalidArgument) as caught:
+                pool.begin()
+            assert caught.value.message == f"cpus: {max(allowed)} is not a CPU this process may use"
+    finally:
+        os.sched_setaffinity(0, allowed)
+    pool.begin()
+    assert pool.count_tasks(10)[0] == [1] * 10

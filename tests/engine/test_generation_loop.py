@@ -357,6 +357,24 @@ def test_gen_26_scores_do_not_read_the_cache_and_the_cache_is_filled() -> None:
     assert len(engine.started(scored).scores.logprobs) == 40
 
 
+@pytest.mark.parametrize("chunk", [1, 7, 64])
+def test_rsm_17_scores_may_begin_behind_a_cached_prefix(chunk: int) -> None:
+    """Told outputs are scored, and the prompt before them is not."""
+    engine = ScriptEngine(prefill_chunk=chunk)
+    prompt = prompt_of(50)
+    whole = engine.generate(prompt, max_outputs=1, scores=True, n_score_candidates=2)
+    engine.turn_until_idle()
+    expected = engine.started(whole).scores
+    for first, n_cached in ((1, 0), (16, 0), (17, 16), (33, 32), (49, 48), (50, 48)):
+        ticket = engine.generate(prompt, max_outputs=1, scores=True, first_score=first, n_score_candidates=2)
+        engine.turn_until_idle()
+        found = engine.started(ticket)
+        assert found.n_cached_tokens == n_cached
+        assert (found.scores.tokens, found.scores.logprobs) == (prompt[first:], expected.logprobs[first:])
+        ids = [[each.token for each in items] for items in found.scores.candidates]
+        assert ids == [[each.token for each in items] for items in expected.candidates[first:]]
+
+
 def test_gen_27_logits_of_another_width_end_their_own_request() -> None:
     """A batch with token 15 gives one logit too few: only that request ends."""
     engine = ScriptEngine(script={"narrow_token": 15, "vocab_size": 16})

@@ -28,6 +28,11 @@ class CpuBackend final : public Backend {
   std::string device_name() const override;
   int n_threads() const noexcept override { return threads_.n_threads(); }
   const GemmRegistry& registry() const noexcept override { return registry_; }
+  bool rest() override {
+    threads_.rest();
+    return true;
+  }
+  void begin() override { threads_.begin(); }
   bool keeps_packed() const noexcept override { return true; }
 
   std::unique_ptr<Linear> load_linear(const WeightSource& source, const GemmPlan& plan) override;

@@ -30,6 +30,7 @@ struct OpenCommand {
   std::string tenant;          // fairness between tenants
   std::string cache_scope;     // only requests of one scope (tenant and salt) share prefix blocks; hashed when accepted
   bool bypass_prefix = false;  // compute the whole prompt; later requests may still share it
+  std::uint32_t stream = 0;    // the number within its request, which selects its random stream
 };
 
 // When a run ends. The first condition that holds at a token decides, in this order: stop token, end (from outside),
@@ -52,8 +53,9 @@ struct VectorRequest {
 struct RunReturns {
   bool logprobs = false;
   std::int32_t n_candidates = 0;
-  bool logits = false;  // the row of each output; the last row if nothing is drawn
-  bool scores = false;  // score each evaluated token
+  bool logits = false;           // the row of each output; the last row if nothing is drawn
+  bool scores = false;           // score each evaluated token,
+  std::int32_t first_score = 0;  // from this position on
   std::int32_t n_score_candidates = 0;
   std::optional<VectorRequest> vector = {};  // of the text, of a generation that draws nothing
 };
@@ -69,7 +71,8 @@ struct RunCommand {
   bool resume = false;                      // no tokens given and none pending: draw again at the last held position
   std::optional<std::int32_t> position;     // optimistic lock: the expected number of tokens held
   std::optional<SamplingOptions> sampling;  // replaces the sampler: output index 0 is the next draw
-  // The number of held tokens at which output index 0 is drawn. A draw's random bits depend on its index.
+  // The number of held tokens at which output index 0 is drawn. A draw's random bits depend on its index. The run's
+  // tokens from there on are outputs, for penalties and for the budget.
   std::optional<std::int32_t> base;
   bool rebase = false;  // output index 0 is the next draw; the sampler stays
   RunLimits limits;

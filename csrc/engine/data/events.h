@@ -40,6 +40,7 @@ struct TokenScores {
 struct StartedEvent {
   Ticket ticket = 0;
   SequenceId sequence = 0;
+  std::uint32_t stream = 0;   // as in a TokenEvent
   std::int32_t n_tokens = 0;  // evaluated or found in the cache
   std::int32_t n_cached_tokens = 0;
   TokenScores scores;

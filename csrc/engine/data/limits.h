@@ -10,7 +10,8 @@ struct Limits {
   int stop_tokens = 256;
   int logit_biases = kMaxLogitBias;
   double bias = kMaxBias;  // in magnitude
-  int sequences = 8;       // of one prompt
+  int sequences = 8;       // that a request asks for
+  int run_sequences = 16;  // of one run, such as a part of a decision
   int priority = 100;      // in magnitude
   int tenant_bytes = 64;
   int scope_bytes = 256;  // of a cache scope: a tenant and a salt

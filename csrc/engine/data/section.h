@@ -38,7 +38,7 @@ struct Section {
 struct SectionBudget {
   std::shared_ptr<const Section> section;  // null: there is no bound
   std::int32_t most = 0;                   // outputs between opening and closing, in all sections of the run
-  bool is_open = false;                    // the run begins in the section
+  bool is_open = false;                    // the outputs begin in the section
 };
 
 // Throws InvalidArgument(FIELD_INVALID) unless the numbers are in range and the ids below n_tokens.

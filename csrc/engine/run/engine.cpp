@@ -153,9 +153,11 @@ struct Engine::Thread {
 };
 
 Engine::Engine(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock clock, Drafters drafters,
-               std::unique_ptr<PromptScorer> scorer, MediaEncoder* encoder)
-    : thread_(std::make_unique<Thread>(backend, forward, options, std::move(clock), std::move(drafters),
-                                       std::move(scorer), encoder)) {}
+               std::unique_ptr<PromptScorer> scorer, MediaEncoder* encoder) {
+  backend.begin();
+  thread_ = std::make_unique<Thread>(backend, forward, options, std::move(clock), std::move(drafters),
+                                     std::move(scorer), encoder);
+}
 
 Engine::~Engine() = default;
 
@@ -167,16 +169,11 @@ void Engine::submit(Command command) {
 
 void Engine::submit(std::vector<Command> commands) {
   thread_->require_running();
-  std::vector<AcceptedCommand> accepted;
-  accepted.reserve(commands.size());
+  std::vector<AcceptedCommand> accepted = thread_->admission.accept(std::move(commands), thread_->clock());
   try {
-    for (Command& command : commands) {
-      accepted.push_back(thread_->admission.accept(std::move(command)));
-      accepted.back().taken_ns = thread_->clock();
-    }
     thread_->mailbox.put(std::move(accepted));
   } catch (...) {
-    for (const AcceptedCommand& counted : accepted) thread_->admission.withdraw(counted);
+    thread_->admission.withdraw(accepted);
     throw;
   }
 }

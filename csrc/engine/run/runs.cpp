@@ -2,6 +2,8 @@
 #include "engine/run/runs.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -55,6 +57,13 @@ void set_sampler(const RunCommand& command, Sequence& sequence) {
   } else if (command.sampling || command.rebase || sequence.base < 0) {
     sequence.base = run.start;
   }
+}
+
+// Tokens of the run that are outputs, since its base is before them, count in its section.
+void count_outputs_before(const RunCommand& command, Sequence& sequence) {
+  if (!command.base) return;
+  const std::span<const std::int32_t> tokens = sequence.history();
+  for (auto i = static_cast<std::size_t>(*command.base); i < tokens.size(); ++i) sequence.run->section.count(tokens[i]);
 }
 
 // Whether the last held row has to be evaluated again for its logits: to score the first new token, or to draw if there
@@ -133,7 +142,8 @@ void Runs::check(const RunCommand& command, const Sequence& sequence) const {
     throw FieldInvalid("base", std::to_string(*command.base) + ", expected at most the position after this run, " +
                                    std::to_string(sequence.held + n_new));
   }
-  if (state_.scheduler.over_waiting_share(sequence.tenant, state_.options.max_waiting)) {
+  // The runs of one request come together: its first one is checked for all.
+  if (sequence.stream == 0 && state_.scheduler.over_waiting_share(sequence.tenant, state_.options.max_waiting)) {
     throw ResourceExhausted(Reason::TENANT_LIMIT, "the tenant's share of the queue is full while others wait");
   }
 }
@@ -151,6 +161,7 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   if (!command.tokens.empty()) add_tokens(command, sequence);
   run.start = static_cast<int>(sequence.tokens.size());
   set_sampler(command, sequence);
+  count_outputs_before(command, sequence);
   if (needs_last_row_again(sequence)) --sequence.held;
   run.awaits_media = !sequence.is_text_from(sequence.held);
   state_.may_have_media |= !sequence.media.empty();

@@ -155,6 +155,7 @@ void Runs::start(Sequence& sequence, Draw& draw) {
   run.started = true;
   StartedEvent event{.ticket = run.ticket,
                      .sequence = sequence.id,
+                     .stream = sequence.stream,
                      .n_tokens = sequence.place_of(run.start) - run.before.held,
                      .n_cached_tokens = run.n_cached,
                      .scores = std::move(run.scores),

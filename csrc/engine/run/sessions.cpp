@@ -17,6 +17,7 @@ void Sessions::open(const OpenCommand& command, const CacheScope& scope) {
     sequence.tenant = command.tenant;
     sequence.scope = scope;
     sequence.bypass_prefix = command.bypass_prefix;
+    sequence.stream = command.stream;
     sequence.set_sampler(command.sampling);
     if (session) state_.scheduler.set_idle(sequence, state_.now_ns);
   } catch (...) {

@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
+#include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "base/error.h"
 #include "engine/data/limits.h"
@@ -13,6 +17,33 @@
 #include "engine/schedule/vector_checks.h"
 
 namespace imp {
+namespace {
+
+// What commands take of sessions and of the queue.
+struct Taken {
+  int n_sessions = 0;
+  std::string tenant;  // of the runs
+  int n_sequences = 0;
+  std::int64_t n_tokens = 0;
+};
+
+Taken taken_by(std::span<const AcceptedCommand> accepted) {
+  Taken taken;
+  for (const AcceptedCommand& each : accepted) {
+    const auto* open = std::get_if<OpenCommand>(&each.command);
+    const bool is_session = open != nullptr && open->kind == SequenceKind::session;
+    if (is_session || std::holds_alternative<ForkCommand>(each.command)) ++taken.n_sessions;
+    const auto* run = std::get_if<RunCommand>(&each.command);
+    if (run == nullptr) continue;
+    IMP_CHECK(taken.n_sequences == 0 || taken.tenant == run->tenant);
+    taken.tenant = run->tenant;
+    taken.n_sequences += 1 + static_cast<int>(run->siblings.size());
+    taken.n_tokens += static_cast<std::int64_t>(run->tokens.size());
+  }
+  return taken;
+}
+
+}  // namespace
 
 void require_context(std::int64_t n_tokens, const RunLimits& limits, int max_context) {
   // The last output is not evaluated, so it needs no position.
@@ -29,18 +60,30 @@ void require_context(std::int64_t n_tokens, const RunLimits& limits, int max_con
       {{"prompt_tokens", std::to_string(n_tokens)}, {"max_context_tokens", std::to_string(max_context)}});
 }
 
-AcceptedCommand AdmissionControl::accept(Command command) {
-  std::visit([this](const auto& checked) { check(checked); }, command);
-  AcceptedCommand accepted{.command = std::move(command), .scope = {}};
-  if (const auto* open = std::get_if<OpenCommand>(&accepted.command)) {
-    accepted.scope = hashed_scope(facts_.secret, open->cache_scope, open->tenant);
+std::vector<AcceptedCommand> AdmissionControl::accept(std::vector<Command> commands, std::int64_t taken_ns) {
+  std::vector<AcceptedCommand> accepted;
+  accepted.reserve(commands.size());
+  for (Command& command : commands) {
+    std::visit([this](const auto& checked) { check(checked); }, command);
+    const auto* open = std::get_if<OpenCommand>(&command);
+    CacheScope scope = open == nullptr ? CacheScope{} : hashed_scope(facts_.secret, open->cache_scope, open->tenant);
+    accepted.push_back({.command = std::move(command), .scope = std::move(scope), .taken_ns = taken_ns});
   }
-  count(accepted.command, 1);
+  const Taken taken = taken_by(accepted);
+  const std::lock_guard lock(mutex_);
+  if (taken.n_sessions > 0 && n_sessions_ + taken.n_sessions > options_.max_sessions) {
+    throw ResourceExhausted(Reason::SESSIONS_FULL, std::to_string(n_sessions_) + " sessions are open, the limit");
+  }
+  if (taken.n_sequences > 0) places_.take(taken.tenant, taken.n_sequences, taken.n_tokens);
+  n_sessions_ += taken.n_sessions;
   return accepted;
 }
 
-void AdmissionControl::withdraw(const AcceptedCommand& accepted) {
-  count(accepted.command, -1);
+void AdmissionControl::withdraw(std::span<const AcceptedCommand> accepted) {
+  const Taken taken = taken_by(accepted);
+  const std::lock_guard lock(mutex_);
+  n_sessions_ -= taken.n_sessions;
+  if (taken.n_sequences > 0) places_.give_back(taken.tenant, taken.n_sequences, taken.n_tokens);
 }
 
 void AdmissionControl::run_left_queue(const std::string& tenant, int n_sequences, std::int64_t n_tokens) {
@@ -71,26 +114,6 @@ int AdmissionControl::sessions() const {
 QueuePlace AdmissionControl::place_of(const std::string& tenant, int n_own, int n_coming) const {
   const std::lock_guard lock(mutex_);
   return places_.place_of(tenant, n_own, n_coming);
-}
-
-void AdmissionControl::count(const Command& command, int sign) {
-  const std::lock_guard lock(mutex_);
-  const auto* open = std::get_if<OpenCommand>(&command);
-  if ((open != nullptr && open->kind == SequenceKind::session) || std::holds_alternative<ForkCommand>(command)) {
-    if (sign > 0 && n_sessions_ >= options_.max_sessions) {
-      throw ResourceExhausted(Reason::SESSIONS_FULL, std::to_string(n_sessions_) + " sessions are open, the limit");
-    }
-    n_sessions_ += sign;
-  }
-  const auto* run = std::get_if<RunCommand>(&command);
-  if (run == nullptr) return;
-  const auto n_sequences = 1 + static_cast<int>(run->siblings.size());
-  const auto n_tokens = static_cast<std::int64_t>(run->tokens.size());
-  if (sign > 0) {
-    places_.take(run->tenant, n_sequences, n_tokens);
-  } else {
-    places_.give_back(run->tenant, n_sequences, n_tokens);
-  }
 }
 
 void AdmissionControl::check(const OpenCommand& command) const {
@@ -124,7 +147,7 @@ void AdmissionControl::check(const RunCommand& command) const {
   check_returns(command.returns);
   if (!command.allowed.empty()) validate_mask(command.allowed, facts_.vocab_size, n_tokens_, "allowed_token_mask");
   const int n_states = options_.n_state_slots > 0 ? options_.n_state_slots - 1 : std::numeric_limits<int>::max();
-  const int most = std::min({kLimits.sequences, options_.max_running, n_states});
+  const int most = std::min({kLimits.run_sequences, options_.max_running, n_states});
   if (std::cmp_greater_equal(command.siblings.size(), most)) {
     refuse("num_sequences", std::to_string(1 + command.siblings.size()), "at most " + std::to_string(most));
   }

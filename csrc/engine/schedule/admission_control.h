@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "engine/data/commands.h"
 #include "engine/data/engine_options.h"
@@ -44,12 +45,12 @@ class AdmissionControl {
         n_tokens_(options.n_tokens > 0 ? options.n_tokens : facts.vocab_size),
         places_(options.max_waiting, options.max_waiting_tokens) {}
 
-  // Checks the command and counts what it takes: a place in the queue, a session. Throws InvalidArgument, or
-  // ResourceExhausted (QUEUE_FULL, SESSIONS_FULL, or KV_FULL if the request can never fit). If it throws, it counts
-  // nothing.
-  AcceptedCommand accept(Command command);
-  // Reverts the counts of an accepted command that is not queued after all.
-  void withdraw(const AcceptedCommand& accepted);
+  // Checks commands and counts what they take: places in the queue, sessions. The runs are of one tenant and take
+  // their places together. Throws InvalidArgument, or ResourceExhausted (QUEUE_FULL, SESSIONS_FULL, or KV_FULL if the
+  // request can never fit). If it throws, it counts nothing.
+  std::vector<AcceptedCommand> accept(std::vector<Command> commands, std::int64_t taken_ns);
+  // Reverts the counts of accepted commands that are not queued after all.
+  void withdraw(std::span<const AcceptedCommand> accepted);
 
   // A run left the queue: it was scheduled or it ended.
   void run_left_queue(const std::string& tenant, int n_sequences, std::int64_t n_tokens);
@@ -82,7 +83,6 @@ class AdmissionControl {
   void check_span(const std::string& field, const MediaSpan& span, int least,
                   std::span<const std::int32_t> tokens) const;
   void check_tokens(const std::string& field, std::span<const std::int32_t> tokens) const;
-  void count(const Command& command, int sign);
 
   EngineOptions options_;
   AdmissionFacts facts_;

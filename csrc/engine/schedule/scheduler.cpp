@@ -27,11 +27,13 @@ struct ScoredRows {
   int n_logits_rows = 0;
 };
 
-// The most rows, up to n_rows, of which no more than this many have logits. A cell of a medium has no score.
+// The most rows, up to n_rows, of which no more than this many have logits. A cell of a medium has no score, nor have
+// the tokens before the first one that is to be scored.
 ScoredRows scored_rows(const Sequence& sequence, int n_rows, int most_logits_rows) {
   ScoredRows found;
   for (auto next = static_cast<std::size_t>(sequence.held + 1); found.n_rows < n_rows; ++next) {
-    const bool is_scored = next == sequence.tokens.size() || !is_media(sequence.tokens[next]);
+    const bool is_wanted = static_cast<std::int32_t>(next) >= sequence.run->returns.first_score;
+    const bool is_scored = next == sequence.tokens.size() || (is_wanted && !is_media(sequence.tokens[next]));
     if (is_scored && found.n_logits_rows == most_logits_rows) break;
     ++found.n_rows;
     found.n_logits_rows += is_scored ? 1 : 0;

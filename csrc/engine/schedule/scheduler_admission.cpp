@@ -12,9 +12,13 @@ int slots_of(const Sequence& sequence) noexcept {
   return 1 + static_cast<int>(sequence.run->siblings.size());
 }
 
-// The tokens with which other sequences may begin, and one after them, since match() leaves one to evaluate.
+// The tokens with which other sequences may begin, and one after them, since match() leaves one to evaluate. Scores
+// need the logits of the token before the first one that has a score, and of all from there on.
 std::span<const std::int32_t> shareable(const Sequence& sequence) noexcept {
-  const std::size_t n_most = static_cast<std::size_t>(sequence.n_shareable()) + 1;
+  const Run& run = *sequence.run;
+  const bool is_scored = run.returns.scores && !run.started;
+  const int most = is_scored ? run.returns.first_score - 1 : sequence.n_shareable();
+  const auto n_most = static_cast<std::size_t>(std::clamp(most, -1, sequence.n_shareable()) + 1);
   return std::span(sequence.tokens).first(std::min(sequence.tokens.size(), n_most));
 }
 
@@ -157,8 +161,8 @@ bool Scheduler::fits(Sequence& sequence, StepPlan& plan, int& needed) {
 
 bool Scheduler::find_prefix(Sequence& sequence) {
   const Run& run = *sequence.run;
-  // Scores need the logits of every token, and whole texts every row, so no cached prefix is used.
-  if (sequence.bypass_prefix || run.is_whole || (run.returns.scores && !run.started)) return false;
+  // Whole texts need every row, so no cached prefix is used.
+  if (sequence.bypass_prefix || run.is_whole) return false;
   const int found = blocks_.match(sequence.table, sequence.scope.key, shareable(sequence), sequence.held);
   sequence.held += found;
   return found > 0;

@@ -157,9 +157,10 @@ void StepExecutor::add_rows(const PlannedRows& planned, Step& step) {
   IMP_CHECK(sequence.table.state == kNoSlot || sequence.table.state_tokens == sequence.held);
   // Tokens that the sequence held before have no score, even if they are evaluated again for the recurrent state.
   const bool scored = run.returns.scores && !run.started;
-  const int first_scored = std::max(run.before.held, 1);
+  const int first_scored = std::max({run.before.held, run.returns.first_score, 1});
   const std::int32_t placeholder = media_ != nullptr && media_->is_on() ? media_->facts().placeholder : 0;
-  if (scored && sequence.held == 0 && run.before.held == 0) add_score(sequence, 0, -1, placeholder, step);
+  if (scored && sequence.held == 0 && run.before.held == 0 && run.returns.first_score == 0)
+    add_score(sequence, 0, -1, placeholder, step);
   for (int i = 0; i < planned.n_rows; ++i) {
     const int cell = sequence.held + i;
     const auto row = static_cast<std::int32_t>(tokens_.size());

@@ -135,6 +135,8 @@ void register_testing_base(py::module_& module) {
            }),
            py::arg("n_threads"), py::arg("cpus") = std::vector<int>{}, py::arg("spin_us") = 100)
       .def_property_readonly("n_threads", &ThreadPool::n_threads)
+      .def("rest", &ThreadPool::rest, Release())
+      .def("begin", &ThreadPool::begin, Release())
       .def("count_tasks", &count_tasks, Release())
       .def("wrong_sums", &wrong_sums, Release())
       .def(

@@ -55,17 +55,7 @@ class ManualLoop {
             std::move(uses.scorer), encoder) {}
 
   void submit(std::vector<Command> commands) {
-    std::vector<AcceptedCommand> accepted;
-    try {
-      for (Command& command : commands) {
-        accepted.push_back(admission_.accept(std::move(command)));
-        accepted.back().taken_ns = now_ns;
-      }
-    } catch (...) {
-      for (const AcceptedCommand& counted : accepted) admission_.withdraw(counted);
-      throw;
-    }
-    for (AcceptedCommand& each : accepted) waiting_.push_back(std::move(each));
+    for (AcceptedCommand& each : admission_.accept(std::move(commands), now_ns)) waiting_.push_back(std::move(each));
   }
 
   bool turn() {

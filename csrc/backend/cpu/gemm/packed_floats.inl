@@ -89,12 +89,9 @@ void multiply_decoded(const GemmArgs& args) {
   }
 }
 
-// A kernel on a packed weight of Elements.
+// All rows, with weights that are decoded as they are multiplied.
 template <class Element>
-void multiply_packed(const GemmArgs& args) {
-  if constexpr (Element::kIsDecoded) {
-    if (args.m >= kDecodedRows) return multiply_decoded<Element>(args);
-  }
+void multiply_block(const GemmArgs& args) {
   // Several row tiles read each panel again. A loop over ranges of k keeps it in the L2 cache.
   constexpr std::int64_t kRun = 1024;
   constexpr auto kStep = static_cast<std::int64_t>(sizeof(typename Element::Activation));
@@ -125,6 +122,29 @@ void multiply_packed(const GemmArgs& args) {
       }
     }
     n += n_panels * kLanes;
+  }
+}
+
+// A kernel on a packed weight of Elements.
+template <class Element>
+void multiply_packed(const GemmArgs& args) {
+  if constexpr (Element::kIsDecoded) {
+    if (args.m >= kDecodedRows) return multiply_decoded<Element>(args);
+  }
+  // Every panel reads all rows, so rows are taken in blocks that stay in the L2 cache. A block of fewer rows than
+  // kLeastRows would wait for weights, which come from memory for each block.
+  constexpr std::int64_t kBlockBytes = 512 << 10, kLeastRows = 128;
+  constexpr auto kStep = static_cast<std::int64_t>(sizeof(typename Element::Activation));
+  const std::int64_t row_bytes = ceil_div(args.k, Element::kElements) * kStep;
+  const std::int64_t most = row_bytes * kLeastRows < kBlockBytes ? kBlockBytes / row_bytes : kLeastRows;
+  const auto n_blocks = static_cast<int>(ceil_div(std::int64_t{args.m}, most));
+  for (int block = 0, row = 0; block < n_blocks; ++block) {
+    GemmArgs part = args;
+    part.m = (args.m - row) / (n_blocks - block);
+    part.activations += row * args.activation_stride;
+    part.out += row * args.out_stride;
+    multiply_block<Element>(part);
+    row += part.m;
   }
 }
 
