@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         Usage,
     )
     from imp_service.api.reports import LoadReport, ModelInfo
+    from imp_service.api.resume import Origin, Resume, ResumedSequence
     from imp_service.api.threaded_generation import AsyncGeneration, AsyncGenerations
     from imp_service.api.tool_calls import ToolCallDelta
     from imp_service.api.vectors import Ranking, RankResult, Vectors
@@ -105,11 +106,14 @@ __all__ = [
     "LoadReport",
     "ModelError",
     "ModelInfo",
+    "Origin",
     "OutputOptions",
     "PromptParts",
     "RankResult",
     "Ranking",
     "ResourceExhausted",
+    "Resume",
+    "ResumedSequence",
     "SamplingOptions",
     "Session",
     "SessionStep",
@@ -137,7 +141,7 @@ __all__ = [
 
 _PLAIN = (
     *("errors", "options", "decisions", "replies", "reports", "chat_prompt", "image", "constraint_spec", "tool_calls"),
-    "vectors",
+    *("vectors", "resume"),
 )
 # The modules with the public names, in the order of the search. Modules of `api` do not need the core; only the last
 # one imports asyncio.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,10 @@ import imp_service
 from determinism.test_real_vectors import FIRST_IDS, PUBLISHED, TEXTS, real_folder
 from determinism.test_real_weights import with_real_weights
 from imp_service import LanguageModel
-from support.oracles.tolerances import PRINTED_SIMILARITY, UNIT_LENGTH
+from support.files.bert_file import write_bert
+from support.oracles.neighbours import cosines, kept
+from support.oracles.tolerances import COSINE, KEPT_NEIGHBOURS, PRINTED_SIMILARITY, UNIT_LENGTH
+from support.text.docstrings import docstrings
 
 pytestmark = [with_real_weights, pytest.mark.timeout(600)]
 
@@ -45,3 +49,19 @@ def test_emb_4_a_vector_has_the_same_bits_alone_and_among_others(model: Language
     for i in range(0, 96, 8):
         assert model.embed([texts[i]])[0].tobytes() == together[i]
     assert len(set(together)) == 96
+
+
+@pytest.mark.parametrize("file_type", COSINE)
+def test_emb_3_emb_14_a_file_has_the_vectors_of_its_folder(
+    model: LanguageModel, file_type: str, tmp_path: Path
+) -> None:
+    texts = [text for text in docstrings(600) if len(text.split()) <= 60]
+    whole = np.asarray(model.embed(texts, truncate="end", max_tokens=256))
+    with imp_service.load(write_bert(real_folder(), tmp_path / "model.gguf", file_type)) as smaller:
+        found = np.asarray(smaller.embed(texts, truncate="end", max_tokens=256))
+    errors, share = 1 - cosines(found, whole), kept(found, whole)
+    print(
+        f"{file_type}: 1 - cosine: at most {errors.max():.1e}, mean {errors.mean():.1e}; neighbours kept: {share:.4f}"
+    )
+    assert errors.max() < COSINE[file_type] and share >= KEPT_NEIGHBOURS[file_type]
+    assert (found == whole).all() == (file_type == "f32")

@@ -11,6 +11,7 @@ from .chat_prompt import ChatPrompt, InfillPrompt, PromptParts
 from .constraint_spec import Constraint
 from .errors import Violation
 from .facts import option
+from .resume import Resume, resume_violations
 from .rules import (
     U64,
     Biases,
@@ -306,6 +307,19 @@ class GenerationRequest:
     parallel_tool_calls: bool = True
     speculation: SpeculationOptions = SpeculationOptions()
     sparse_prefill: SparsePrefillOptions = SparsePrefillOptions()
+    # What the caller has of a stream that broke. The replies begin behind it.
+    resume: Resume | None = None
+
+    def contradictions(self, path: str) -> Iterator[Violation]:
+        """What came of a stream is of this request."""
+        if self.resume is not None:
+            yield from resume_violations(
+                self.resume,
+                path,
+                num_sequences=self.num_sequences,
+                max_tokens=self.stop.max_tokens,
+                seed=self.sampling.seed,
+            )
 
 
 class AnySession(Protocol):

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 from .errors import left_early
 from .json_classes import read_json
 from .options import SamplingOptions, seed_of
+from .resume import Origin
 from .shown import html_of, quoted, tokens_text
 from .tool_calls import ToolCallDelta, joined_calls
 
@@ -82,8 +83,10 @@ class Started:
     # None: nobody asked for it.
     sparse_prefill: SparsePrefillReport | None = None
     media: Sequence[MediaSpan] = ()
-    # Of the prompt's last token: little-endian numbers of 32 bits. Only a decision asks for them.
-    logits: bytes = field(default=b"", repr=False)
+    # For a request that resumes this stream. None: no request can.
+    origin: Origin | None = None
+    # Of a resumed stream: tokens that the caller has already, over all sequences.
+    resumed_tokens: int = 0
 
     @property
     def seed(self) -> int:
@@ -122,6 +125,8 @@ class Chunk:
     candidates: list[list[Candidate]]
     reasoning: str = ""
     tool_calls: Sequence[ToolCallDelta] = ()
+    # Little-endian numbers of 32 bits, of which `first_token` is drawn. Only a decision has them.
+    logits: bytes = field(default=b"", repr=False)
 
     def __str__(self) -> str:
         return self.text
@@ -225,6 +230,8 @@ class GenerationResult:
     tool_calls: Sequence[ToolCallDelta] = ()
     speculation: SpeculationReport = SpeculationReport()
     sparse_prefill: SparsePrefillReport | None = None
+    # How often the connection or the server went away and the stream went on; the times are then of its last part.
+    resumed: int = 0
 
     @property
     def seed(self) -> int:
@@ -270,7 +277,7 @@ class GenerationResult:
         return f"{tokens_text(len(self.token_ids))} in {time}, ended by {self.finish_reason}"
 
 
-def results_of(replies: Sequence[Reply]) -> list[GenerationResult]:
+def results_of(replies: Sequence[Reply], n_resumed: int = 0) -> list[GenerationResult]:
     """The output of each sequence. Raises CANCELLED if these are not all replies of a generation."""
     match replies:
         case [Started() as started, *_, Finished(usage=Usage() as usage, timings=Timings() as timings) as last]:
@@ -297,6 +304,7 @@ def results_of(replies: Sequence[Reply]) -> list[GenerationResult]:
                 tool_calls=_whole_calls(parts),
                 speculation=last.speculation or SpeculationReport(),
                 sparse_prefill=started.sparse_prefill,
+                resumed=n_resumed,
             )
         )
     return results

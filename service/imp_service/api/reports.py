@@ -48,6 +48,9 @@ class ModelInfo:
     drafters: Sequence[str] = ()  # what guesses tokens ahead, in the order of use
     supports_sparse_prefill: bool = False
     embeddings: EmbeddingSupport | None = None  # None: it makes neither vectors nor scores
+    supports_infill: bool = False
+    supports_reasoning_budget: bool = False
+    supports_decisions: bool = False
 
 
 def info_text(info: ModelInfo) -> str:

@@ -3,4 +3,4 @@
 from __future__ import annotations
 
 # Counts additions to imp.v1.
-API_REVISION = 10
+API_REVISION = 11

@@ -52,6 +52,8 @@ def requests_of(
         return request_of(PromptParts(tuple(given)), options)
     if not is_list or not isinstance(given[0], Sized | ChatPrompt | PromptParts | InfillPrompt | GenerationRequest):
         return request_of(given, options)
+    if options.get("resume") is not None:
+        raise invalid("resume", "given, expected none with several prompts")
     found = []
     for i, each in enumerate(given):
         with naming_prompt(i):

@@ -35,6 +35,7 @@ KIND_OF_REASON: Mapping[str, type[Error]] = {
     "TEMPLATE_FAILED": InvalidArgument,
     "NO_CHAT_TEMPLATE": StateError,
     "NOT_SUPPORTED_BY_MODEL": StateError,
+    "RESUME_MISMATCH": StateError,
 }
 
 # How a stopped engine refuses every command. Before that it has ended each run with an event that has the reason.

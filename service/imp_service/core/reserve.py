@@ -6,6 +6,7 @@ from imp_service.config import Settings
 from imp_service.config.derived import (
     constraint_bytes,
     decoding_bytes,
+    front_bytes,
     most_received_bytes,
     most_received_with_images,
 )
@@ -31,7 +32,7 @@ TRANSPORTS = 2
 
 
 def reserve_bytes(settings: Settings) -> int:
-    """The reserved bytes, from the settings in [limits], [scheduler], [text] and [connection]."""
+    """The reserved bytes, from the settings in [limits], [scheduler], [text], [connection] and [front]."""
     limits, text = settings.limits, settings.text
     return (
         PROCESS_BYTES
@@ -41,6 +42,7 @@ def reserve_bytes(settings: Settings) -> int:
         + (READING_CALLS + READING_HEALTH) * most_received_bytes(limits)
         + TRANSPORTS * settings.connection.max_connections * CONNECTION_BYTES
         + constraint_bytes(text)
+        + front_bytes(settings)
     )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from imp_service.api.decisions import Decision, DecisionRequest
 from imp_service.api.several import naming_prompt
-from imp_service.generation.decision import MOST_ROWS, ROOT, DecisionPlan, Path
+from imp_service.generation.decision import DecisionPlan, Group, some_at_a_time
+from imp_service.generation.decision_rows import plan_rows
 from imp_service.generation.errors import translating_text_errors
 from imp_service.generation.generation import Generations
 from imp_service.generation.runtime import ModelRuntime
@@ -33,16 +34,16 @@ def _plan(runtime: ModelRuntime, request: DecisionRequest) -> DecisionPlan:
 
 
 def _decide(runtime: ModelRuntime, plans: Sequence[DecisionPlan]) -> list[Decision]:
-    _evaluate(runtime, [(plan, ROOT) for plan in plans])
-    _evaluate(runtime, [(plan, path) for plan in plans for path in plan.continuations])
+    # The further groups find in the cache what they share with the first.
+    _evaluate(runtime, [(plan, plan.groups[0]) for plan in plans])
+    _evaluate(runtime, [(plan, group) for plan in plans for group in plan.groups[1:]])
     return [plan.decision() for plan in plans]
 
 
-def _evaluate(runtime: ModelRuntime, wanted: Sequence[tuple[DecisionPlan, Path]]) -> None:
-    for first in range(0, len(wanted), MOST_ROWS):
-        part = wanted[first : first + MOST_ROWS]
-        runs = [runtime.plan(plan.generation(), scored_after=path) for plan, path in part]
+def _evaluate(runtime: ModelRuntime, wanted: Sequence[tuple[DecisionPlan, Group]]) -> None:
+    for part in some_at_a_time(wanted):
+        runs = [plan_rows(runtime, plan.generation(group), group) for plan, group in part]
         with Generations(runtime, runs) as generations:
-            for (plan, path), generation in zip(part, generations, strict=True):
+            for (plan, group), generation in zip(part, generations, strict=True):
                 for reply in generation:
-                    plan.take(path, reply)
+                    plan.take(group, reply)

@@ -9,10 +9,11 @@ nearest one of 64 bits. Those of all labels then add up to 1, with an error belo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import cached_property, reduce
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,18 +21,21 @@ from numpy.typing import NDArray
 from imp_service.api.decisions import MAX_EVALUATIONS, Decision, DecisionRequest, LabelProbability
 from imp_service.api.errors import invalid
 from imp_service.api.options import DENSE, GenerationRequest, SparsePrefillOptions, StopOptions
-from imp_service.api.replies import Finished, Reply, Started, Usage
+from imp_service.api.replies import Chunk, Finished, Reply, Usage
 from imp_service.core import make_error
 from imp_service.generation.prompt_reader import PromptReader
 from imp_service.generation.text_side import TextSide
 from imp_service.text import ChatPrompt, TextSpan, Tokenizer
 
+T = TypeVar("T")
 # Tokens of a label, from its first one on.
 Path = tuple[int, ...]
 # The prompt alone.
 ROOT: Path = ()
-# Why a generation without output ends.
-EVALUATED = "max_tokens"
+# Why a run of rows ends.
+EVALUATED = ("max_tokens", "stop")
+# The outputs of each sequence of one run after the prompt: a path, and one token more.
+Group = tuple[Path, ...]
 # Rows that are evaluated together: each takes memory until it is read.
 MOST_ROWS = 64
 
@@ -51,10 +55,20 @@ class PathScores:
 
 
 class DecisionPlan:
-    """A checked decision. Run its generation after each path, the root first, and give the replies to take()."""
+    """A checked decision. Run each of its groups, the first one alone, and give the replies to take()."""
 
-    def __init__(self, request: DecisionRequest, prompts: PromptReader, text: TextSide, n_tokens: int) -> None:
-        """Reads the prompt and the labels, which takes a while. Raises what is wrong with them."""
+    def __init__(
+        self,
+        request: DecisionRequest,
+        prompts: PromptReader,
+        text: TextSide,
+        n_tokens: int,
+        most_sequences: Callable[[int, int], int],
+    ) -> None:
+        """Reads the prompt and the labels, which takes a while. Raises what is wrong with them.
+
+        `most_sequences`: of one run after so many tokens, with so many outputs.
+        """
         tokenizer = text.tokenizer
         self._request = request
         self._n_tokens = n_tokens
@@ -71,6 +85,7 @@ class DecisionPlan:
         if len(self.continuations) > MAX_EVALUATIONS:
             words = f"{len(self.continuations)} beginnings of labels to evaluate, expected at most {MAX_EVALUATIONS}"
             raise invalid("labels", words)
+        self.groups = self._grouped(most_sequences)
         self._scores: dict[Path, PathScores] = {}
         self._usage = Usage(0, 0, 0)
 
@@ -79,12 +94,20 @@ class DecisionPlan:
         """The paths besides the root: each proper beginning of a label."""
         return tuple(sorted(self._next.keys() - {ROOT}))
 
-    def generation(self, time_limit: float | None = None) -> GenerationRequest:
-        """The evaluation of the prompt, with no output. Never sparse: a probability has no approximation."""
+    def _grouped(self, most_sequences: Callable[[int, int], int]) -> tuple[Group, ...]:
+        """Every path is part of the outputs of a sequence. The first group has the root too, as each has."""
+        whole = set(self._next) - {path[:-1] for path in self._next if path}
+        outputs = [(*path, min(self._next[path])) for path in sorted(whole)]
+        most = most_sequences(len(self.read.ids), max(map(len, outputs)))
+        return tuple(tuple(outputs[i : i + most]) for i in range(0, len(outputs), most))
+
+    def generation(self, group: Group, time_limit: float | None = None) -> GenerationRequest:
+        """The evaluation of the prompt with outputs. Never sparse: a probability has no approximation."""
         asked, read = self._request, self.read
         return GenerationRequest(
             asked.prompt if read.images.plans else read.ids,
-            stop=StopOptions(max_tokens=0, time_limit=time_limit),
+            num_sequences=len(group),
+            stop=StopOptions(max_tokens=max(map(len, group)), time_limit=time_limit),
             cache=asked.cache,
             priority=asked.priority,
             tenant=asked.tenant,
@@ -97,14 +120,16 @@ class DecisionPlan:
         after = {token: float(logits[token]) for token in self._next[path]}
         self._scores[path] = PathScores(after, log_total(logits))
 
-    def take(self, path: Path, reply: Reply) -> None:
-        """Takes a reply to the evaluation of a path. Raises CANCELLED if it ended before it had begun."""
-        if isinstance(reply, Started) and reply.logits:
-            self.score(path, reply.logits)
+    def take(self, group: Group, reply: Reply) -> None:
+        """Takes a reply to the run of a group. Raises CANCELLED if it ended early."""
+        if isinstance(reply, Chunk):
+            path = group[reply.index][: reply.first_token]
+            if path not in self._scores:
+                self.score(path, reply.logits)
         if isinstance(reply, Finished):
-            if reply.reason != EVALUATED:
+            if reply.reason not in EVALUATED:
                 raise make_error("CANCELLED", "the evaluation was ended")
-            if path == ROOT and reply.usage is not None:
+            if group is self.groups[0] and reply.usage is not None:
                 self._usage = reply.usage
 
     def decision(self) -> Decision:
@@ -140,47 +165,75 @@ class DecisionPlan:
         return found
 
 
+def some_at_a_time(wanted: Sequence[tuple[T, Group]]) -> Iterator[Sequence[tuple[T, Group]]]:
+    """Groups to run together: of at most MOST_ROWS rows, or one of more."""
+    part: list[tuple[T, Group]] = []
+    n_rows = 0
+    for each in wanted:
+        n_more = sum(map(len, each[1]))
+        if part and n_rows + n_more > MOST_ROWS:
+            yield part
+            part, n_rows = [], 0
+        part.append(each)
+        n_rows += n_more
+    if part:
+        yield part
+
+
 def log_total(logits: NDArray[np.float32]) -> Decimal:
     """The logarithm of the sum of the exponentials."""
     most = np.float64(logits.max())
-    wide = logits.astype(np.float64) - most
-    parts = [_exp(wide[first : first + _PART]) for first in range(0, len(wide), _PART)]
-    total = _sum(np.array([_sum(part) for part in parts]))
+    terms = logits.astype(np.float64)
+    terms -= most
+    for first in range(0, len(terms), _TERMS_AT_ONCE):
+        _exp(terms[first : first + _TERMS_AT_ONCE])
+    n_whole = len(terms) - len(terms) % _PART
+    sums = _sums(terms[:n_whole].reshape(-1, _PART))
+    if n_whole < len(terms):
+        sums = np.append(sums, _sums(terms[np.newaxis, n_whole:]))
+    [total] = _sums(sums[np.newaxis])
     return _DIGITS.add(Decimal(float(most)), _DIGITS.ln(Decimal(float(total))))
 
 
-# Terms in one part, which a processor's cache holds.
+# Terms that are added first; sums of such parts are added then.
 _PART = 4096
+# Exponentials that are computed together: a processor's cache holds them.
+_TERMS_AT_ONCE = 8192
 # ln 2 in two parts. The first has few bits, so that its small multiples are exact.
 _LN2_HIGH = float.fromhex("0x1.62e42fee00000p-1")
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 _LOG2_E = float.fromhex("0x1.71547652b82fep+0")
 # A smaller term does not change a sum that has 1 among its terms, however many there are.
 _LEAST = -100.0
+# Of numbers of 64 bits.
+_BIAS, _FRACTION_BITS = 1023, 52
 _TAYLOR = tuple(1.0 / math.factorial(n) for n in range(13, -1, -1))
 
 
-def _exp(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """exp(x) for x <= 0, of products and sums alone: libraries have other last bits on other processors."""
-    x = np.maximum(x, _LEAST)
+def _exp(x: NDArray[np.float64]) -> None:
+    """Replaces x <= 0 by exp(x), of products and sums alone: libraries have other last bits on other processors."""
+    np.maximum(x, _LEAST, out=x)
     n = np.rint(x * _LOG2_E)
     x -= n * _LN2_HIGH
     x -= n * _LN2_LOW
-    found = np.full_like(x, _TAYLOR[0])
-    for coefficient in _TAYLOR[1:]:
-        found *= x
+    found = x * _TAYLOR[0]
+    for coefficient in _TAYLOR[1:-1]:
         found += coefficient
-    return np.ldexp(found, n.astype(np.int32))
+        found *= x
+    found += _TAYLOR[-1]
+    # 2^n, whose bits are its exponent.
+    powers = (n.astype(np.int64) + _BIAS) << _FRACTION_BITS
+    np.multiply(found, powers.view(np.float64), out=x)
 
 
-def _sum(terms: NDArray[np.float64]) -> np.float64:
-    """The sum in a fixed order: halves are added until one number is left."""
-    while len(terms) > 1:
-        half = (len(terms) + 1) // 2
-        rest = terms[half:]
-        terms = terms[:half].copy()
-        terms[: len(rest)] += rest
-    return np.float64(terms[0])
+def _sums(terms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum of each row in a fixed order: halves are added until one number is left. Changes `terms`."""
+    width = terms.shape[1]
+    while width > 1:
+        half = (width + 1) // 2
+        terms[:, : width - half] += terms[:, half:width]
+        width = half
+    return terms[:, 0]
 
 
 def _confidence(shares: Sequence[Decimal]) -> float:

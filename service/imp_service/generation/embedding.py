@@ -71,18 +71,15 @@ class Embedder:
 
     def require_embeddings(self) -> None:
         """Raises NOT_SUPPORTED_BY_MODEL, with advice, if the model makes no vectors."""
-        if not self.facts.embeds:
-            raise make_error("NOT_SUPPORTED_BY_MODEL", self.facts.no_vectors, {"feature": "embeddings"})
+        _require(self.facts.no_vectors, "embeddings")
 
     def require_reranking(self) -> None:
         """The same for scores of pairs."""
-        if not self.facts.reranks:
-            raise make_error("NOT_SUPPORTED_BY_MODEL", self.facts.no_scores, {"feature": "rerank"})
+        _require(self.facts.no_scores, "rerank")
 
     def require_generation(self) -> None:
         """The same for text that the model writes."""
-        if words := self.facts.no_text:
-            raise make_error("NOT_SUPPORTED_BY_MODEL", words, {"feature": "generation"})
+        _require(self.facts.no_text, "generation")
 
     def embed_violations(self, request: EmbedRequest) -> Iterator[Violation]:
         """What this model cannot do of a request whose options are otherwise right."""
@@ -179,6 +176,12 @@ class Embedder:
                 with _naming(f"texts[{i}]"):
                     found.append(self._tokenizer.encode_spans(each, add_special_tokens=False))
         return [ids if isinstance(text, str) else list(map(int, text)) for text, ids in zip(texts, found, strict=True)]
+
+
+def _require(missing: str, feature: str) -> None:
+    """`missing`: why the model does not do it; empty if it does."""
+    if missing:
+        raise make_error("NOT_SUPPORTED_BY_MODEL", missing, {"feature": feature})
 
 
 def _is_text(text: object) -> bool:

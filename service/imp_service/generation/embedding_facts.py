@@ -52,14 +52,18 @@ class EmbeddingFacts:
 
     @property
     def no_vectors(self) -> str:
-        """Why it makes no vectors."""
+        """Why it makes no vectors; empty if it does."""
+        if self.embeds:
+            return ""
         if self.pooling in (RANK, YES_NO):
             return "this model ranks documents, and makes no vectors"
         return f"this model's files do not say how a text becomes a vector; {advice(has_head=self.has_head)}"
 
     @property
     def no_scores(self) -> str:
-        """Why it scores no pairs."""
+        """Why it scores no pairs; empty if it does."""
+        if self.reranks:
+            return ""
         if self.pooling in (RANK, YES_NO):
             return "this model's files do not say how a query and a document become one input"
         if not self.has_head or self.embeds:

@@ -81,6 +81,8 @@ class EngineSession:
             raise invalid("prompt", "given, expected none: the session holds it")
         if request.num_sequences != 1:
             raise invalid("num_sequences", f"{request.num_sequences}, expected 1 with a session")
+        if request.resume is not None:
+            raise invalid("resume", "given, expected none with a session")
         if request.sparse_prefill.is_wanted:
             raise invalid("sparse_prefill", "given, expected none: a session keeps every token for its later turns")
         if keeps_sampler is None:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
+from imp_service.api.errors import FieldsInvalid
 from imp_service.api.options import OutputOptions, SamplingOptions
 from imp_service.api.replies import (
+    Chunk,
     DrafterReport,
     Finished,
     FinishReason,
@@ -20,10 +22,12 @@ from imp_service.api.replies import (
     Timings,
     Usage,
 )
-from imp_service.core import DraftedEvent, FinishedEvent, StartedEvent, TokenEvent
+from imp_service.api.resume import Origin
+from imp_service.core import CoreScores, DraftedEvent, FinishedEvent, StartedEvent, TokenEvent
 from imp_service.generation.held_scores import HeldScores
 from imp_service.generation.output_stream import OutputStream
-from imp_service.generation.step import NS, row_bytes, timings_of
+from imp_service.generation.resume import Seam, against_constraint, allows, behind_end
+from imp_service.generation.step import NS, timings_of
 
 if TYPE_CHECKING:
     from imp_service.text import Ahead, ConstraintState
@@ -79,15 +83,17 @@ class GenerationFold:
         output: OutputOptions,
         make_stream: Callable[[int, ConstraintState | None], OutputStream],
         constraints: list[ConstraintState | None],
-        returns_logits: bool = False,
+        origin: Origin | None = None,
+        seams: Sequence[Seam] = (),
     ) -> None:
+        """`origin`: for a request that goes on with this one. `seams`: of one that does."""
         self._sampling = sampling  # in force
+        self.origin = origin
         # Of the sequences that have ended.
         self._ends: list[FinishedEvent] = []
         self._prompt_ids = prompt_ids
         self._media = media
         self._echo_prompt = output.prompt_token_ids
-        self._returns_logits = returns_logits
         self._include_match = include_match
         self._streams = [make_stream(i, state) for i, state in enumerate(constraints)]
         self._started: StartedEvent | None = None
@@ -98,6 +104,15 @@ class GenerationFold:
         self._n_undelivered_ends = 0
         self._is_start_delivered = False
         self._turn = 0  # the stream of the next reply
+        self._n_resumed = sum(len(seam.ids) for seam in seams)
+        self.is_resumed = bool(seams)
+        # The streams that are not behind their seam, nor at their end if the caller has it.
+        self._seams: dict[int, Seam] = {}
+        self._told: list[Chunk | Finished] = []
+        # By stream: the scores of outputs before its seam.
+        self._scores_again: dict[int, CoreScores] = {}
+        for seam in seams:
+            self._begin_again(seam)
         # Commands for the engine, in order. Whoever sends them empties the list.
         self.commands: list[Command] = [
             self._allow(stream, 0) for stream in self._streams if stream.constraint is not None
@@ -115,14 +130,15 @@ class GenerationFold:
             if stream.is_stopped:
                 return False  # sampled before the engine knew of the end
             stream.add(event)
-            self.n_unread_tokens += 1
+            is_new = not (self._seams and self._meet(stream, event))
+            self.n_unread_tokens += is_new
             if stream.is_stopped:
                 self.commands.append(EndAt(stream.index, event.output))
             elif stream.constraint is not None:
                 stream.unaccepted.append(event.token)
                 if event.awaits_mask:
                     self._need_mask(stream, event.output + 1)
-            return True
+            return is_new
         if type(event) is DraftedEvent:
             stream = self._streams[event.stream]
             if not stream.is_stopped:
@@ -131,9 +147,87 @@ class GenerationFold:
             self._streams[event.stream].finished = event
             self._n_undelivered_ends += 1
             self.is_ended = all(stream.finished is not None for stream in self._streams)
+            if self._seams:
+                self._end_at_seam(self._streams[event.stream], event)
         else:
-            self._started = cast(StartedEvent, event)
+            started = cast(StartedEvent, event)
+            self._started = self._started or started
+            if self.is_resumed:
+                self._scores_again[started.stream] = started.scores
         return False
+
+    @property
+    def told(self) -> Sequence[Chunk | Finished]:
+        """The replies that the caller of a resumed request has, once its start can be taken: sequence by sequence.
+
+        The reason of an end is not that which the caller has.
+        """
+        replies = sorted(self._told, key=lambda reply: reply.index)
+        for index, scores in self._scores_again.items():
+            score_again([each for each in replies if isinstance(each, Chunk) and each.index == index], scores)
+        self._scores_again = {}
+        return replies
+
+    def n_again(self, event: StartedEvent) -> int:
+        """How many outputs that the caller has were evaluated with the prompt."""
+        return event.n_tokens - len(self._prompt_ids) if self.is_resumed else 0
+
+    @property
+    def n_ends(self) -> int:
+        """How many sequences have an end that the caller gets."""
+        return len(self._streams) - sum(isinstance(reply, Finished) for reply in self._told)
+
+    def _begin_again(self, seam: Seam) -> None:
+        """Takes the outputs before a seam. Raises FieldsInvalid for those that cannot be."""
+        stream = self._streams[seam.sequence]
+        if (n := stream.add_again(seam.again)) < len(seam.ids) and stream.is_stopped:
+            raise FieldsInvalid([behind_end(seam, n)])
+        if stream.constraint is not None:
+            if (n := stream.constraint.accept_all(seam.again)) < len(seam.again):
+                raise FieldsInvalid([against_constraint(seam, n)])
+            if not seam.is_met and not allows(stream.constraint.mask(), seam.last):
+                raise FieldsInvalid([against_constraint(seam, n)])
+        self._tell_again(stream, seam)
+        if not seam.is_met or seam.is_finished:
+            self._seams[seam.sequence] = seam
+
+    def _meet(self, stream: OutputStream, event: TokenEvent) -> bool:
+        """Whether an output is one that the caller has. Raises RESUME_MISMATCH if it has another one there."""
+        seam = self._seams.get(stream.index)
+        if seam is None or seam.is_met:
+            return False
+        if event.token != seam.last:
+            raise seam.mismatch()
+        self._pass(stream, seam)
+        return True
+
+    def _end_at_seam(self, stream: OutputStream, event: FinishedEvent) -> None:
+        """The run has ended: the caller has the token that ended it, or has the end, or it was ended from outside."""
+        seam = self._seams.get(stream.index)
+        if seam is None:
+            return
+        if not seam.is_met:
+            if event.reason == "stop":
+                if not self._include_match or event.stop_token != seam.last:
+                    raise seam.mismatch()
+                self._keep_stop_token(stream, event)
+            else:
+                stream.add_again([seam.last])
+            self._pass(stream, seam)
+        if seam.is_finished:
+            self._told.append(self._end(stream, event))
+            del self._seams[stream.index]
+
+    def _pass(self, stream: OutputStream, seam: Seam) -> None:
+        seam.is_met = True
+        self._tell_again(stream, seam)
+        if not seam.is_finished:
+            del self._seams[stream.index]
+
+    def _tell_again(self, stream: OutputStream, seam: Seam) -> None:
+        """Makes the replies of outputs that are there again, in the sizes in which they came."""
+        while seam.sizes and len(stream.token_ids) >= seam.sizes[0]:
+            self._told.append(stream.take(seam.sizes.pop(0)))
 
     def will_finish(self, event: FinishedEvent) -> None:
         """Call it before the event is fed. Needs a mask if the end's reason depends on whether the text is complete."""
@@ -172,7 +266,7 @@ class GenerationFold:
     def is_reply_due(self, max_tokens: int) -> bool:
         """Whether a reply must not wait for more tokens: a start, a first token, a full chunk or an end is unread."""
         if not self._is_start_delivered:
-            return self._started is not None or self.is_ended
+            return self._may_start
         if self._n_undelivered_ends:
             return True
         return any(
@@ -182,7 +276,7 @@ class GenerationFold:
     def next_reply(self, max_tokens: int | None = None) -> Reply | None:
         """The next reply, or None if there is nothing. One chunk has the new tokens of one sequence."""
         if not self._is_start_delivered:
-            if self._started is None and not self.is_ended:
+            if not self._may_start:
                 return None
             self._is_start_delivered = True
             return self._start_reply()
@@ -195,7 +289,7 @@ class GenerationFold:
             if stream.is_delivered:
                 continue
             if stream.finished is not None:
-                self._keep_stop_token(stream, stream.finished)
+                self.n_unread_tokens += self._keep_stop_token(stream, stream.finished)
             if stream.token_ids:
                 chunk = stream.take(max_tokens)
                 self.n_unread_tokens -= len(chunk.token_ids)
@@ -203,6 +297,10 @@ class GenerationFold:
             if stream.finished is not None:
                 return self._end(stream, stream.finished)
         return None
+
+    @property
+    def _may_start(self) -> bool:
+        return self.is_ended or (self._started is not None and not self._seams)
 
     def _allow(self, stream: OutputStream, output: int) -> AllowNext:
         assert stream.constraint is not None  # narrows
@@ -212,29 +310,41 @@ class GenerationFold:
 
     def _start_reply(self) -> Started:
         """Without a StartedEvent the request ended while it was queued."""
-        core = None if self._started is None else self._started.scores
+        # The scores of a resumed request are those of told outputs.
+        core = None if self._started is None or self.is_resumed else self._started.scores
         scores = HeldScores(core, self._prompt_ids if self._echo_prompt else [])
         sparse = sparse_prefill_of(self._started)
-        logits = b"" if self._started is None or not self._returns_logits else row_bytes(self._started.logits)
-        return Started(self._sampling, self._n_prompt, self._n_cached, scores, sparse, self._media, logits)
+        return Started(
+            self._sampling,
+            self._n_prompt,
+            self._n_cached,
+            scores,
+            sparse,
+            self._media,
+            self.origin,
+            self._n_resumed,
+        )
 
     @property
     def _n_prompt(self) -> int:
         """On a session it is the pending token, which the engine evaluates first."""
-        return len(self._prompt_ids) if self._started is None else self._started.n_tokens
+        if self._started is None or self.is_resumed:
+            return len(self._prompt_ids)
+        return self._started.n_tokens
 
     @property
     def _n_cached(self) -> int:
-        return 0 if self._started is None else self._started.n_cached_tokens
+        return 0 if self._started is None else min(self._started.n_cached_tokens, self._n_prompt)
 
-    def _keep_stop_token(self, stream: OutputStream, event: FinishedEvent) -> None:
-        """Keeps a stop token that the caller requested."""
+    def _keep_stop_token(self, stream: OutputStream, event: FinishedEvent) -> int:
+        """Keeps a stop token that the caller requested. Returns how many tokens that adds."""
         if stream.is_settled:
-            return
+            return 0
         stream.is_settled = True
         if self._include_match and not stream.is_stopped and event.reason == "stop" and event.stop_token >= 0:
             stream.add_stop_token(event.stop_token, event.stop_logprob, event.stop_candidates)
-            self.n_unread_tokens += 1
+            return 1
+        return 0
 
     def _end(self, stream: OutputStream, event: FinishedEvent) -> Finished:
         # If a limit and an end of the text come with one token, the end is the reason.
@@ -265,6 +375,15 @@ class GenerationFold:
             prompt_media_tokens=sum(span.tokens for span in self._media),
         )
         return usage, timings_of(last.timings), speculation_of(self._ends)
+
+
+def score_again(chunks: Sequence[Chunk], core: CoreScores) -> None:
+    """Gives the outputs before a seam their scores. The chunk with the seam has those of what was drawn."""
+    scores = HeldScores(core).whole()
+    for chunk in chunks:
+        here = slice(chunk.first_token, chunk.first_token + len(chunk.token_ids) - len(chunk.logprobs))
+        chunk.logprobs = scores.logprobs[here] + chunk.logprobs
+        chunk.candidates = scores.candidates[here] + chunk.candidates
 
 
 def sparse_prefill_of(started: StartedEvent | None) -> SparsePrefillReport | None:

@@ -107,6 +107,14 @@ class LanguageModel:
         return self._runtime.default_sampling
 
     @property
+    def fingerprint(self) -> str:
+        """A digest of what decides tokens here. Models with equal ones go on with each other's generations.
+
+        The first use generates a few tokens. From then on each `Started` has an origin.
+        """
+        return self._runtime.fingerprint.digest
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings about the model from its load."""
         return self._runtime.warnings

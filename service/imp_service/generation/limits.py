@@ -32,8 +32,12 @@ COUNTS: Mapping[str, float] = {
     "tenant_bytes": LIMITS.tenant_bytes,
 }
 WORDS: Mapping[str, Collection[str]] = {"speculation.drafters": DRAFTERS}
+# The most tokens of a text, as a limit.
+CONTEXT = "max_context"
 # The engine counts nanoseconds.
 MOST_SECONDS = 1e9
+# Seconds until a call that found the queue full asks again for a place.
+ASK_AGAIN = 0.05
 
 
 class CoreLimits:
@@ -61,10 +65,12 @@ class EngineLimits(CoreLimits):
 
     n_tokens: int = U32
     vocab_size: int = U32
+    max_context: int = U32
 
     def most(self, name: str) -> float:
         """A limit of the core; those of settings are as high as the engine allows."""
-        return MOST_SECONDS if name == "limits.request_time" else COUNTS.get(name, math.inf)
+        others = {"limits.request_time": MOST_SECONDS, CONTEXT: self.max_context}
+        return others.get(name, COUNTS.get(name, math.inf))
 
     def lacks(self, feature: str) -> str:
         """Nothing is switched off."""

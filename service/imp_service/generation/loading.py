@@ -36,8 +36,13 @@ def load_model(config: Config, file: ModelFile | None = None, progress: Progress
         raise
 
 
-def finish_load(weights: WeightsLoad, progress: Progress | None = None, name: str | None = None) -> ModelRuntime:
-    """The model of weights that are being loaded. `name` is the file's in messages, by default that of the settings."""
+def finish_load(
+    weights: WeightsLoad, progress: Progress | None = None, name: str | None = None, *, starts: bool = True
+) -> ModelRuntime:
+    """The model of weights that are being loaded. `name` is the file's in messages, by default that of the settings.
+
+    Without `starts`, its engine begins with ModelRuntime.start().
+    """
     from imp_service.generation.runtime import ModelRuntime
     from imp_service.text.errors import naming_file
 
@@ -46,7 +51,7 @@ def finish_load(weights: WeightsLoad, progress: Progress | None = None, name: st
         raise fault
     with naming_file(name or shown_name(model_path(weights.config))):
         make_tokenizer = _tokenizer_maker(weights)
-        return ModelRuntime(weights.outcome.result(), make_tokenizer=make_tokenizer)
+        return ModelRuntime(weights.outcome.result(), make_tokenizer=make_tokenizer, starts=starts)
 
 
 def _tokenizer_maker(weights: WeightsLoad) -> Callable[[], Tokenizer]:

@@ -144,6 +144,18 @@ class OutputStream:
         if self.seeks_stop:
             self._seek_stop(token)
 
+    def add_again(self, tokens: Sequence[int]) -> int:
+        """Keeps outputs that the caller has already, without their scores. Returns how many: the text of one of them
+        may have ended the output.
+        """
+        for n, token in enumerate(tokens, 1):
+            self.token_ids.append(token)
+            if self.seeks_stop:
+                self._seek_stop(token)
+                if self.is_stopped:
+                    return n
+        return len(tokens)
+
     def add_stop_token(self, token: int, logprob: float, candidates: Sequence[CoreCandidate]) -> None:
         """Keeps a stop token that the caller wants to see."""
         self._n_kept = 1

@@ -49,20 +49,24 @@ class PromptReader:
         self._images = images
         self._without_images = NOT_IN_MODEL if has_vision else LEFT_OUT
 
-    def read(self, prompt: Prompt, *, begins: bool, on_hidden: OnHidden | None = None) -> ReadPrompt:
+    def read(
+        self, prompt: Prompt, *, begins: bool, at: float | None = None, on_hidden: OnHidden | None = None
+    ) -> ReadPrompt:
         """A prompt's tokens, and its images, which are not decoded yet. The arguments are those of ids()."""
         if isinstance(prompt, InfillPrompt):
             return ReadPrompt(self.ids(prompt, begins=begins), ends=require_infill(self._tokenizer, "infill").ends)
         if not has_images(prompt):
-            return ReadPrompt(self.ids(prompt, begins=begins, on_hidden=on_hidden))
-        return self._with_images(prompt, begins=begins, on_hidden=on_hidden)
+            return ReadPrompt(self.ids(prompt, begins=begins, at=at, on_hidden=on_hidden))
+        return self._with_images(prompt, begins=begins, at=at, on_hidden=on_hidden)
 
-    def ids(self, prompt: Prompt, *, begins: bool, on_hidden: OnHidden | None = None) -> list[int]:
+    def ids(
+        self, prompt: Prompt, *, begins: bool, at: float | None = None, on_hidden: OnHidden | None = None
+    ) -> list[int]:
         """The tokens of a prompt without images. If it `begins` a sequence, text gets the model's special tokens.
-        `on_hidden`: as for TextSide.chat_ids().
+        `at` and `on_hidden`: as for TextSide.chat_ids().
         """
         if isinstance(prompt, str | ChatPrompt):
-            return self._text_ids(prompt, begins=begins, on_hidden=on_hidden)
+            return self._text_ids(prompt, begins=begins, at=at, on_hidden=on_hidden)
         if isinstance(prompt, InfillPrompt):
             ids = infill_ids(self._tokenizer, prompt, begins=begins)
             self.require_room(len(ids))
@@ -118,14 +122,16 @@ class PromptReader:
             if n_tokens > self._max_context:
                 raise self._too_long(n_tokens, "at least ")
 
-    def _text_ids(self, prompt: str | ChatPrompt, *, begins: bool, on_hidden: OnHidden | None) -> list[int]:
+    def _text_ids(
+        self, prompt: str | ChatPrompt, *, begins: bool, at: float | None, on_hidden: OnHidden | None
+    ) -> list[int]:
         """The tokens of a text or a conversation. Encoding stops when they exceed the context."""
         try:
             if isinstance(prompt, str):
                 spans = [TextSpan(prompt, parses_special_tokens=False)]
                 return self._tokenizer.encode_spans(spans, add_special_tokens=begins, most=self._max_context)
             _require_first(begins)
-            return self._text.chat_ids(prompt, most=self._max_context, on_hidden=on_hidden)
+            return self._text.chat_ids(prompt, most=self._max_context, at=at, on_hidden=on_hidden)
         except TooManyTokens as error:
             raise self._too_long(error.n_tokens, "at least ") from None
 
@@ -138,12 +144,12 @@ class PromptReader:
         refuse(number_violations(paths, self._images.reader))
         return self._images
 
-    def _with_images(self, prompt: Prompt, *, begins: bool, on_hidden: OnHidden | None) -> ReadPrompt:
+    def _with_images(self, prompt: Prompt, *, begins: bool, at: float | None, on_hidden: OnHidden | None) -> ReadPrompt:
         images = self._require_images(prompt)
         spans: list[TextSpan] = []
         if isinstance(prompt, ChatPrompt):
             _require_first(begins)
-            planned, spans = self._planned_chat(prompt, images, on_hidden)
+            planned, spans = self._planned_chat(prompt, images, at, on_hidden)
         else:
             planned = plan_images(images, prompt)
         most = self._max_context - planned.n_extra_tokens
@@ -162,11 +168,11 @@ class PromptReader:
         return ReadPrompt(ids, planned)
 
     def _planned_chat(
-        self, chat: ChatPrompt, images: ModelImages, on_hidden: OnHidden | None = None
+        self, chat: ChatPrompt, images: ModelImages, at: float | None = None, on_hidden: OnHidden | None = None
     ) -> tuple[PromptImages, list[TextSpan]]:
         """The images of a conversation, and its text with their layouts."""
         planned = plan_images(images, chat)
-        return planned, with_layouts(self._text.chat_spans(chat, on_hidden), planned)
+        return planned, with_layouts(self._text.chat_spans(chat, at, on_hidden), planned)
 
     def _pieces(
         self, prompt: PromptParts, *, begins: bool, images: PromptImages | None = None, most: int | None = None

@@ -59,14 +59,18 @@ class GenerationPlan:
     images: PromptImages = field(default_factory=PromptImages)
 
 
-def returns_of(output: OutputOptions, *, logits: bool = False) -> RunReturns:
-    """The results of a run in addition to tokens. `logits`: those of the prompt's last token, if nothing is drawn."""
+def returns_of(output: OutputOptions, *, again_from: int | None = None) -> RunReturns:
+    """The results of a run in addition to tokens.
+
+    `again_from`: the caller has the tokens from here on, which are scored as outputs.
+    """
+    scores = output.prompt_logprobs if again_from is None else output.logprobs
     return RunReturns(
-        logits=logits,
         logprobs=output.logprobs,
         n_candidates=output.top_logprobs,
-        scores=output.prompt_logprobs,
-        n_score_candidates=output.top_logprobs if output.prompt_logprobs else 0,
+        scores=scores,
+        first_score=again_from or 0,
+        n_score_candidates=output.top_logprobs if scores else 0,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 from imp_service.api.decisions import DecisionRequest
@@ -18,14 +18,16 @@ from imp_service.api.options import (
     SparsePrefillOptions,
     SpeculationOptions,
     StepOptions,
+    StopOptions,
     seed_of,
 )
+from imp_service.api.resume import Origin
 from imp_service.api.rules import token_violations
 from imp_service.core import CoreSampling, LoadedModel, RunLimits, SectionBudget, make_error
 from imp_service.core.checkpoint import model_path
 from imp_service.core.directory import shown_name
 from imp_service.generation.cache_trial import require_fit_cache
-from imp_service.generation.decision import DecisionPlan, Path
+from imp_service.generation.decision import DecisionPlan
 from imp_service.generation.defaults import (
     core_sampling,
     default_sampling,
@@ -33,6 +35,7 @@ from imp_service.generation.defaults import (
     sampling_warnings,
     without_lists,
 )
+from imp_service.generation.fingerprint import CPU, Fingerprint
 from imp_service.generation.fold import GenerationFold
 from imp_service.generation.images import ModelImages, model_images
 from imp_service.generation.limits import EngineLimits, refuse_findings
@@ -40,6 +43,15 @@ from imp_service.generation.make_embedder import length_warnings, make_embedder
 from imp_service.generation.output_stream import OutputStream
 from imp_service.generation.prompt_images import ReadPrompt
 from imp_service.generation.prompt_reader import PromptReader
+from imp_service.generation.resume import (
+    Seam,
+    origin_of,
+    request_digest,
+    require_possible,
+    require_server,
+    seams_of,
+    with_seed_of,
+)
 from imp_service.generation.run import GenerationPlan, returns_of
 from imp_service.generation.text_side import TextSide
 from imp_service.tables import KEEP_ALL
@@ -84,10 +96,16 @@ class ModelRuntime:
         loaded: LoadedModel,
         clock: Clock = time.monotonic,
         *,
+        wall: Clock = time.time,
         make_tokenizer: Callable[[], Tokenizer] | None = None,
+        starts: bool = True,
     ) -> None:
-        """`make_tokenizer` returns the file's tokenizer; without it one is built."""
+        """`make_tokenizer` returns the file's tokenizer; without it one is built. `wall` is in seconds since 1970.
+
+        Without `starts`, the engine begins with start(), and the caller says when.
+        """
         self.clock = clock
+        self.wall = wall
         self.name = loaded.name
         self.file_name = loaded.file_name
         self.config = loaded.config
@@ -123,14 +141,20 @@ class ModelRuntime:
             images=images,
             has_vision=loaded.config.settings.model.vision,
         )
-        self.client = loaded.start(
+        self._loaded = loaded
+        if starts:
+            self.start()
+        self.no_sparse_prefill = loaded.no_sparse_prefill
+        self._tokens_with = lru_cache(maxsize=64)(self._find_tokens_with)
+
+    def start(self) -> None:
+        """Begins the engine. Raises the errors of its memory and threads."""
+        self.client = self._loaded.start(
             self.n_tokens,
             self.tokenizer.suppressed_ids,
             self.tokenizer.special_ids,
             self.cell_token,
         )
-        self.no_sparse_prefill = loaded.no_sparse_prefill
-        self._tokens_with = lru_cache(maxsize=64)(self._find_tokens_with)
 
     def close(self) -> None:
         """Stops the engine. Waiting calls get CANCELLED."""
@@ -161,8 +185,20 @@ class ModelRuntime:
         _ = self.text.written_tools, self.tokenizer.infill
 
     @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """What decides tokens here. The first use generates a few tokens, and waits for them."""
+        from imp_service.generation.fingerprint_parts import warmed_up
+
+        return warmed_up(self)
+
+    @property
+    def has_fingerprint(self) -> bool:
+        """Whether the fingerprint was asked for. It costs a step, so a generation alone does not ask."""
+        return "fingerprint" in self.__dict__
+
+    @cached_property
     def _limits(self) -> EngineLimits:
-        return EngineLimits(self.n_tokens, self.vocab_size)
+        return EngineLimits(self.n_tokens, self.vocab_size, self.max_context)
 
     def check(self, request: GenerationRequest | DecisionRequest) -> None:
         """Raises FIELD_INVALID with every wrong option of a request of the library. A server has checked its own."""
@@ -175,7 +211,9 @@ class ModelRuntime:
 
     def plan_decision(self, request: DecisionRequest) -> DecisionPlan:
         """A checked decision. May be called from any thread."""
-        return DecisionPlan(request, self.prompts, self.text, self.n_tokens)
+        from imp_service.generation.decision_rows import most_sequences  # which knows this class
+
+        return DecisionPlan(request, self.prompts, self.text, self.n_tokens, partial(most_sequences, self))
 
     def plan(
         self,
@@ -183,29 +221,35 @@ class ModelRuntime:
         *,
         payer: str = "",
         must_fit: bool = True,
-        scored_after: Path | None = None,
     ) -> GenerationPlan:
         """A generation ready to be submitted, of a checked request. May be called from any thread.
 
         `payer` shares the engine with others; by default the tenant. `must_fit`: more output than the context has room
-        for is refused. Otherwise it ends where the context does. `scored_after`: the start has the logits after the
-        prompt and these tokens.
+        for is refused. Otherwise it ends where the context does.
         """
         self.embedder.require_generation()
+        resume = request.resume
+        if resume is not None:
+            require_server(resume, self.fingerprint.digest)
+        created = int(self.wall()) if resume is None else resume.origin.created
         request = self.with_tools(request)
         hidden: list[bool] = []
-        read = self.prompts.read(request.prompt, begins=True, on_hidden=lambda: hidden.append(True))
-        prompt_ids, images = [*read.ids, *(scored_after or ())], read.images
+        read = self.prompts.read(request.prompt, begins=True, at=created, on_hidden=lambda: hidden.append(True))
+        prompt_ids, images = read.ids, read.images
         if not prompt_ids:
             raise invalid("prompt", "has no token")
-        sampling = self.sampling_in_force(request.sampling)
+        sampling = self.sampling_in_force(with_seed_of(request.sampling, resume))
         resolved = self.core_sampling(sampling)
         sequences = [self.client.next_sequence() for _ in range(request.num_sequences)]
         limits = self.limits_of(request, read.ends, must_fit=must_fit)
-        returns = returns_of(request.output, logits=scored_after is not None)
         max_draft_tokens, drafters = self.guessing_of(request.speculation)
         sparse = self.sparse_prefill_of(request.sparse_prefill)
         budget = self.budget_of(request, prompt_ids)
+        origin = self._origin_of(request, read, sampling, sparse, created)
+        seams = [] if resume is None else self._seams_of(request, read)
+        told = [(list(seam.ids), seam.is_finished) for seam in seams]
+        again_from = len(prompt_ids) if seams else None
+        returns = returns_of(request.output, again_from=again_from)
 
         def submit(ticket: int) -> None:
             self.client.engine.generate(
@@ -228,11 +272,12 @@ class ModelRuntime:
                 drafters=drafters,
                 siblings=sequences[1:],
                 media=images.media,
+                told=told,
             )
 
         if images.plans and must_fit:
             self.prompts.require_outputs(len(prompt_ids), request.stop.max_tokens)
-        fold = self.fold(request, sampling, read, returns_logits=scored_after is not None)
+        fold = self.fold(request, sampling, read, origin=origin, seams=seams)
         return GenerationPlan(
             fold,
             sequences,
@@ -243,6 +288,45 @@ class ModelRuntime:
             hides_tools=bool(hidden),
             images=images,
         )
+
+    def _origin_of(
+        self,
+        request: GenerationRequest,
+        prompt: ReadPrompt,
+        sampling: SamplingOptions,
+        sparse: SparsePrefillOptions,
+        created: int,
+    ) -> Origin | None:
+        """The origin of a request; None if no other one can go on with its outputs. Raises RESUME_MISMATCH."""
+        why_none = self._why_no_origin(sparse)
+        if why_none and request.resume is not None:
+            raise invalid("resume", f"given, expected none: {why_none}")
+        if why_none or not (request.resume or self.has_fingerprint):
+            return None
+        digest = request_digest(request, prompt, sampling, self._most_outputs(request.stop, len(prompt.ids)))
+        return origin_of(request, self.fingerprint.digest, created, digest, sampling)
+
+    def _why_no_origin(self, sparse: SparsePrefillOptions) -> str:
+        settings = self.config.settings
+        if settings.device.kind != CPU and not settings.model.overrides.deterministic:
+            return "model.overrides.deterministic is off, so the same tokens have other bits in another batch"
+        if (sparse.policy or DENSE) != DENSE:
+            return "with sparse_prefill the tokens depend on the time and the cache"
+        return ""
+
+    def _seams_of(self, request: GenerationRequest, prompt: ReadPrompt) -> list[Seam]:
+        """Where a resumed request goes on. Raises FieldsInvalid for outputs that it cannot have."""
+        assert request.resume is not None  # narrows
+        stop, seams = request.stop, seams_of(request.resume)
+        ends = () if stop.ignore_eos else (*self.eos_tokens, *prompt.ends)
+        most = self._most_outputs(stop, len(prompt.ids))
+        require_possible(seams, most, frozenset((*stop.token_ids, *ends)), stop.min_tokens)
+        return seams
+
+    def _most_outputs(self, stop: StopOptions, n_prompt: int) -> int:
+        """The most outputs of a request after so many tokens."""
+        room, ceiling = self.prompts.room_after(n_prompt), self.config.settings.limits.max_tokens
+        return min(filter(None, (room, ceiling, stop.max_tokens))) if stop.max_tokens != 0 else 0
 
     def budget_of(self, request: GenerationRequest, prompt_ids: Sequence[int]) -> SectionBudget:
         """The bound of the reasoning. May take long."""
@@ -337,9 +421,10 @@ class ModelRuntime:
         sampling: SamplingOptions,
         prompt: ReadPrompt,
         *,
-        returns_logits: bool = False,
+        origin: Origin | None = None,
+        seams: Sequence[Seam] = (),
     ) -> GenerationFold:
-        """Returns the fold that turns the events of a generation into replies."""
+        """Returns the fold that turns the events of a generation into replies. The last two as for GenerationFold."""
         stop, output = request.stop, request.output
         rules = StopRules(StopStrings(stop.strings), stop.min_tokens, stop.include_match)
         program = None if request.constraint is None else self.text.compile(request.constraint)
@@ -353,7 +438,8 @@ class ModelRuntime:
             if output.has_channels
             else self._plain_streams(output, rules),
             constraints=[None if program is None else program.start() for _ in range(request.num_sequences)],
-            returns_logits=returns_logits,
+            origin=origin,
+            seams=seams,
         )
 
     def _plain_streams(self, output: OutputOptions, rules: StopRules) -> MakeStream:

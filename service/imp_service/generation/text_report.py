@@ -36,20 +36,24 @@ class TextReport:
     dialect: str
     ends: Sequence[EndToken]
     warnings: Sequence[str]
+    # What it does besides, by the names of TextSide.
+    capabilities: Sequence[str]
     # What a request that sets no sampling option gets.
     sampler: DefaultSampler
     # What it makes of texts; None: it generates text and nothing else.
     vectors: EmbeddingFacts | None = None
 
 
-def describe_text(metadata: Mapping[str, object], settings: Settings, vocab_size: int, n_tokens: int) -> TextReport:
+def describe_text(
+    metadata: Mapping[str, object], settings: Settings, vocab_size: int, n_tokens: int, *, has_head: bool
+) -> TextReport:
     """Builds tokenizer and templates, and reports. Raises ConfigError if a template file cannot be read."""
     sampler = default_sampling(metadata, settings.model.overrides.default_sampling)
     try:
         side = TextSide(metadata, settings, vocab_size)
     except TextError as error:
         ends = [EndToken(i, "", sources) for i, sources in _stated(metadata, n_tokens, settings).items()]
-        return TextReport("", str(error), _has_template(metadata), "", "", ends, (), sampler)
+        return TextReport("", str(error), _has_template(metadata), "", "", ends, (), (), sampler)
     tokenizer, fault, warnings = side.tokenizer, "", []
     try:
         warnings = side.templates.compile_all()
@@ -67,6 +71,7 @@ def describe_text(metadata: Mapping[str, object], settings: Settings, vocab_size
             for i, sources in tokenizer.special.ends.items()
         ],
         warnings=warnings,
+        capabilities=side.capabilities(has_head=has_head),
         sampler=sampler,
     )
 

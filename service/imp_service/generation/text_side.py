@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from imp_service.text.tokens.detokenizer import TokenTable
 
 
+# What a model that generates text may do besides: fill a gap, bound its reasoning, decide between labels.
+INFILL, REASONING_BUDGET, DECISIONS = "infill", "reasoning_budget", "decisions"
 # The field that bounds reasoning, and why a model may not take it.
 BUDGET = "max_reasoning_tokens"
 NO_REASONING = "the model's family writes no reasoning (model.overrides.dialect can name one that does)"
@@ -67,32 +69,39 @@ class TextSide:
         self._named_dialect = None if overrides.dialect is None else _named_dialect(overrides.dialect)
 
     def chat_ids(
-        self, chat: ChatPrompt, *, most: int | None = None, on_hidden: Callable[[], None] | None = None
+        self,
+        chat: ChatPrompt,
+        *,
+        most: int | None = None,
+        at: float | None = None,
+        on_hidden: Callable[[], None] | None = None,
     ) -> list[int]:
         """The tokens of a conversation. The template writes the special tokens; those in messages stay text.
 
-        `on_hidden` is called if the text lacks a tool that the conversation offers. Raises TooManyTokens as soon as
-        there are more than `most`.
+        `at`: the time that the template writes, in seconds since 1970; None: now. `on_hidden` is called if the text
+        lacks a tool that the conversation offers. Raises TooManyTokens as soon as there are more than `most`.
         """
-        return self.tokenizer.encode_spans(self.chat_spans(chat, on_hidden), add_special_tokens=False, most=most)
+        return self.tokenizer.encode_spans(self.chat_spans(chat, at, on_hidden), add_special_tokens=False, most=most)
 
-    def chat_spans(self, chat: ChatPrompt, on_hidden: Callable[[], None] | None = None) -> Sequence[TextSpan]:
-        """The text of a conversation, as its template writes it. `on_hidden`: as for chat_ids()."""
-        rendered = self.render(chat)
+    def chat_spans(
+        self, chat: ChatPrompt, at: float | None = None, on_hidden: Callable[[], None] | None = None
+    ) -> Sequence[TextSpan]:
+        """The text of a conversation, as its template writes it. `at` and `on_hidden`: as for chat_ids()."""
+        rendered = self.render(chat, at)
         if on_hidden is not None and chat.tools_json and _lacks_tools(rendered.text, chat):
             on_hidden()
         return rendered.spans
 
-    def render(self, chat: ChatPrompt) -> RenderedChat:
+    def render(self, chat: ChatPrompt, at: float | None = None) -> RenderedChat:
         """The text of a conversation, written by its template. Where the template has no place for tools, imp writes
         them into a message.
         """
         if not chat.tools_json and not any(each.tool_calls_json or each.role == "tool" for each in chat.messages):
-            return self._rendered(chat)
+            return self._rendered(chat, at)
         for violation in find_violations(chat):
             raise violation
         written = self.written_tools
-        return self._rendered(chat if written is None else written.rewritten(chat))
+        return self._rendered(chat if written is None else written.rewritten(chat), at)
 
     @cached_property
     def _needs_parts(self) -> bool:
@@ -104,12 +113,12 @@ class TextSide:
 
         return needs_parts(partial(render, in_parts=False), partial(render, in_parts=True))
 
-    def _rendered(self, chat: ChatPrompt) -> RenderedChat:
+    def _rendered(self, chat: ChatPrompt, at: float | None = None) -> RenderedChat:
         """What the template itself writes."""
         in_parts = self._needs_parts
         began, n_bytes = time.thread_time(), 0
         try:
-            rendered = self.templates.of(chat).render(chat, in_parts=in_parts)
+            rendered = self.templates.of(chat).render(chat, in_parts=in_parts, at=at)
             n_bytes = len(rendered.text)
             return rendered
         finally:
@@ -127,6 +136,15 @@ class TextSide:
         from imp_service.text.channels.find_dialect import find_dialect
 
         return find_dialect(lambda chat: self._rendered(chat).text, self.tokenizer, self._named_dialect)
+
+    def capabilities(self, *, has_head: bool) -> tuple[str, ...]:
+        """What a model with this text does besides generating it: DECISIONS and others. `has_head`: it generates."""
+        found = {
+            INFILL: self.tokenizer.infill is not None,
+            REASONING_BUDGET: self.dialect.reasoning is not None,
+            DECISIONS: True,
+        }
+        return tuple(name for name, is_there in found.items() if has_head and is_there)
 
     @cached_property
     def written_tools(self) -> WrittenTools | None:

@@ -10,6 +10,7 @@ from imp_service.api.errors import error_of
 from imp_service.core import Error
 from imp_service.generation.embedding import CallPlan
 from imp_service.generation.errors import translating_text_errors
+from imp_service.generation.limits import ASK_AGAIN
 from imp_service.generation.vector_run import VectorRun
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-# Seconds until a call of which the engine has nothing asks again for a place in a full queue.
-ASK_AGAIN = 0.05
 
 
 class VectorCall(Protocol[T_co]):
@@ -44,7 +43,7 @@ class OwnCall(VectorCall[T_co]):
 
     def result(self) -> T_co:
         run = self._run
-        with _naming_input(self._field):
+        with naming_input(self._field):
             try:
                 run.begin()
                 while not run.is_done:
@@ -60,22 +59,23 @@ class OwnCall(VectorCall[T_co]):
 
 
 @contextmanager
-def _naming_input(field: str) -> Iterator[None]:
-    """Errors about one of the inputs name it."""
+def naming_input(field: str, rename: Callable[[str], str] = str) -> Iterator[None]:
+    """An error about one of the inputs, raised within the `with` block, names it as `rename` does."""
     try:
         yield
     except Error as error:
         index = error.details.get("index")
         if index is None:
             raise
-        raise error_of(type(error), error.reason, f"{field}[{index}]: {error.message}", error.details) from error
+        path = rename(f"{field}[{index}]")
+        raise error_of(type(error), error.reason, f"{path}: {error.message}", error.details) from error
 
 
 @translating_text_errors()
 def embed_call(runtime: ModelRuntime, request: EmbedRequest) -> VectorCall[Vectors]:
     """The vectors of texts. Raises what is wrong with the request."""
     runtime.embedder.check_embed(request)
-    with _naming_input("texts"):
+    with naming_input("texts"):
         plan = runtime.embedder.plan_texts(request)
     return OwnCall(runtime, plan, "texts", VectorRun.vectors)
 
@@ -84,7 +84,7 @@ def embed_call(runtime: ModelRuntime, request: EmbedRequest) -> VectorCall[Vecto
 def rerank_call(runtime: ModelRuntime, request: RerankRequest) -> VectorCall[Ranking]:
     """Documents in the order in which they fit a query. Raises what is wrong with the request."""
     runtime.embedder.check_rerank(request)
-    with _naming_input("documents"):
+    with naming_input("documents"):
         plan = runtime.embedder.plan_documents(request)
     return OwnCall(runtime, plan, "documents", VectorRun.ranking)
 

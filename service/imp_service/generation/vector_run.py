@@ -6,6 +6,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from imp_service.api.replies import Timings
 from imp_service.api.vectors import EmbedOptions, Ranking, RerankOptions, Vectors, ranked
@@ -22,6 +23,7 @@ from imp_service.core import (
     make_error,
 )
 from imp_service.generation.embedding import CallPlan
+from imp_service.generation.limits import ASK_AGAIN
 from imp_service.generation.run import stopped_engine_says_why
 from imp_service.generation.runtime import ModelRuntime, cache_scope
 from imp_service.generation.scoring import vector_of
@@ -29,8 +31,15 @@ from imp_service.generation.step import NS
 
 # The engine has no room for a further input now.
 QUEUE_FULL, TENANT_LIMIT = "QUEUE_FULL", "TENANT_LIMIT"
-Work = Callable[[], None]
+Work = Callable[[], object]
 OnStarted = Callable[[int, int], None]
+
+
+class Loop(Protocol):
+    """What a run needs of an event loop."""
+
+    def call_soon(self, work: Work, /) -> object: ...
+    def call_later(self, seconds: float, work: Work, /) -> object: ...
 
 
 class VectorRun:
@@ -48,19 +57,19 @@ class VectorRun:
         payer: str = "",
         on_done: Work | None = None,
         on_started: OnStarted | None = None,
-        defer: Callable[[Work], object] | None = None,
+        loop: Loop | None = None,
     ) -> None:
         """`payer` shares the engine with others; by default the plan's tenant.
 
-        `on_started` gets the tokens of each input that is evaluated, and how many of them were cached. `defer` calls a
-        function soon, on the same thread; without it the reader absorbs events. `on_done` is called once at the end.
+        `on_started` gets the tokens of each input that is evaluated, and how many of them were cached. `on_done` is
+        called once at the end. With a `loop` the run absorbs events and feeds itself; without one its reader does.
         """
         self._client = runtime.client
         self._clock = runtime.clock
         self._plan = plan
         self._payer = payer or plan.tenant
         self._scheduler = runtime.config.settings.scheduler
-        self._on_done, self._on_started, self._defer = on_done, on_started, defer
+        self._on_done, self._on_started, self._loop = on_done, on_started, loop
         self._events: deque[tuple[int, Event]] = deque()
         self._is_due = False
         self._is_left = False
@@ -102,8 +111,10 @@ class VectorRun:
         n_before = len(self._waiting)
         while self._events and not self.is_done:
             self._take(*self._events.popleft())
-        if len(self._waiting) == n_before:  # else the engine gave some back: not at once again
+        if len(self._waiting) == n_before:
             self.feed()
+        else:  # the engine gave some back: not at once again
+            self._feed_later()
 
     def feed(self) -> None:
         """Submits further inputs, if there is room. Ends the call when all have returned."""
@@ -119,6 +130,12 @@ class VectorRun:
                     self._submit_further()
             except Error as error:
                 self.cancel(error)
+            self._feed_later()
+
+    def _feed_later(self) -> None:
+        """Where no event will come."""
+        if self.is_starved and self._loop is not None:
+            self._loop.call_later(ASK_AGAIN, self.feed)
 
     def cancel(self, error: Error | None = None) -> None:
         """Ends the call: the engine ends what runs of it within one step. `failure` becomes this error, by default
@@ -198,9 +215,9 @@ class VectorRun:
 
     def _keep(self, index: int, event: Event) -> None:
         self._events.append((index, event))
-        if self._defer is not None and not self._is_due:
+        if self._loop is not None and not self._is_due:
             self._is_due = True
-            self._defer(self.absorb)
+            self._loop.call_soon(self.absorb)
 
     def _take(self, index: int, event: Event) -> None:
         if isinstance(event, FailedEvent) and event.reason == TENANT_LIMIT:  # perhaps by the call's own other inputs
@@ -244,7 +261,7 @@ class VectorRun:
         self.is_done = True
         self._events.clear()
         # Dropped, as they may refer to the reader, and the reader refers to this run.
-        on_done, self._on_done, self._on_started, self._defer = self._on_done, None, None, None
+        on_done, self._on_done, self._on_started, self._loop = self._on_done, None, None, None
         if on_done is not None:
             on_done()
 

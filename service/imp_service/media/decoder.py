@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +76,11 @@ class ImageDecoder:
         self._n_deaths = 0  # in a row
         self._died_for = b""
         self._refused_until = 0.0
+
+    def start(self) -> None:
+        """Starts the worker, so that it is ready when it is needed. Does not wait for it."""
+        with suppress(WorkerNotStarted, MemoryError):  # the first use says why
+            self._worker.start()
 
     def libraries(self, path: str) -> Mapping[str, str]:
         """The versions of Pillow and its libraries. Starts the worker if none runs. Raises `ImagesRefused`."""

@@ -80,6 +80,10 @@ class Images:
         # One thread, as there is one worker: an image that is asked for twice is found the second time.
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="images")
 
+    def start(self) -> None:
+        """Starts the worker, so that it is ready when it is needed. Does not wait for it."""
+        self._decoder.start()
+
     def libraries(self, path: str = "images") -> Mapping[str, str]:
         """The versions of the libraries that decide pixels. The first call starts the worker, and waits for it.
 

@@ -23,7 +23,7 @@ TRUNCATION_END: Truncation
 TRUNCATION_START: Truncation
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("request_id", "model", "text", "token_ids", "chat", "session_id", "parts", "infill", "sampling", "stop", "constraint", "output", "cache", "num_sequences", "sparse_prefill", "speculation", "tool_choice", "max_reasoning_tokens", "parallel_tool_calls")
+    __slots__ = ("request_id", "model", "text", "token_ids", "chat", "session_id", "parts", "infill", "sampling", "stop", "constraint", "output", "cache", "num_sequences", "sparse_prefill", "speculation", "tool_choice", "max_reasoning_tokens", "parallel_tool_calls", "resume")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,7 @@ class GenerateRequest(_message.Message):
     TOOL_CHOICE_FIELD_NUMBER: _ClassVar[int]
     MAX_REASONING_TOKENS_FIELD_NUMBER: _ClassVar[int]
     PARALLEL_TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     model: str
     text: str
@@ -62,7 +63,36 @@ class GenerateRequest(_message.Message):
     tool_choice: str
     max_reasoning_tokens: int
     parallel_tool_calls: bool
-    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., text: _Optional[str] = ..., token_ids: _Optional[_Union[_types_pb2.TokenIds, _Mapping]] = ..., chat: _Optional[_Union[_types_pb2.ChatPrompt, _Mapping]] = ..., session_id: _Optional[str] = ..., parts: _Optional[_Union[_types_pb2.PromptParts, _Mapping]] = ..., infill: _Optional[_Union[_types_pb2.InfillPrompt, _Mapping]] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., stop: _Optional[_Union[_types_pb2.StopOptions, _Mapping]] = ..., constraint: _Optional[_Union[_types_pb2.Constraint, _Mapping]] = ..., output: _Optional[_Union[_types_pb2.OutputOptions, _Mapping]] = ..., cache: _Optional[_Union[_types_pb2.CacheOptions, _Mapping]] = ..., num_sequences: _Optional[int] = ..., sparse_prefill: _Optional[_Union[_types_pb2.SparsePrefillOptions, _Mapping]] = ..., speculation: _Optional[_Union[_types_pb2.SpeculationOptions, _Mapping]] = ..., tool_choice: _Optional[str] = ..., max_reasoning_tokens: _Optional[int] = ..., parallel_tool_calls: bool = ...) -> None: ...
+    resume: Resume
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., text: _Optional[str] = ..., token_ids: _Optional[_Union[_types_pb2.TokenIds, _Mapping]] = ..., chat: _Optional[_Union[_types_pb2.ChatPrompt, _Mapping]] = ..., session_id: _Optional[str] = ..., parts: _Optional[_Union[_types_pb2.PromptParts, _Mapping]] = ..., infill: _Optional[_Union[_types_pb2.InfillPrompt, _Mapping]] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., stop: _Optional[_Union[_types_pb2.StopOptions, _Mapping]] = ..., constraint: _Optional[_Union[_types_pb2.Constraint, _Mapping]] = ..., output: _Optional[_Union[_types_pb2.OutputOptions, _Mapping]] = ..., cache: _Optional[_Union[_types_pb2.CacheOptions, _Mapping]] = ..., num_sequences: _Optional[int] = ..., sparse_prefill: _Optional[_Union[_types_pb2.SparsePrefillOptions, _Mapping]] = ..., speculation: _Optional[_Union[_types_pb2.SpeculationOptions, _Mapping]] = ..., tool_choice: _Optional[str] = ..., max_reasoning_tokens: _Optional[int] = ..., parallel_tool_calls: bool = ..., resume: _Optional[_Union[Resume, _Mapping]] = ...) -> None: ...
+
+class Resume(_message.Message):
+    __slots__ = ("origin", "sequences")
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCES_FIELD_NUMBER: _ClassVar[int]
+    origin: Origin
+    sequences: _containers.RepeatedCompositeFieldContainer[ResumedSequence]
+    def __init__(self, origin: _Optional[_Union[Origin, _Mapping]] = ..., sequences: _Optional[_Iterable[_Union[ResumedSequence, _Mapping]]] = ...) -> None: ...
+
+class ResumedSequence(_message.Message):
+    __slots__ = ("token_ids", "finished")
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    token_ids: _containers.RepeatedScalarFieldContainer[int]
+    finished: bool
+    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., finished: bool = ...) -> None: ...
+
+class Origin(_message.Message):
+    __slots__ = ("server", "request", "seed", "created")
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    server: str
+    request: str
+    seed: int
+    created: int
+    def __init__(self, server: _Optional[str] = ..., request: _Optional[str] = ..., seed: _Optional[int] = ..., created: _Optional[int] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("started", "chunk", "finished")
@@ -75,7 +105,7 @@ class GenerateResponse(_message.Message):
     def __init__(self, started: _Optional[_Union[GenerationStarted, _Mapping]] = ..., chunk: _Optional[_Union[GenerationChunk, _Mapping]] = ..., finished: _Optional[_Union[GenerationFinished, _Mapping]] = ...) -> None: ...
 
 class GenerationStarted(_message.Message):
-    __slots__ = ("request_id", "model", "seed", "prompt_tokens", "cached_prompt_tokens", "prompt", "sparse_prefill", "sampling", "media")
+    __slots__ = ("request_id", "model", "seed", "prompt_tokens", "cached_prompt_tokens", "prompt", "sparse_prefill", "sampling", "origin", "resumed_tokens", "media")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
@@ -84,6 +114,8 @@ class GenerationStarted(_message.Message):
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     SPARSE_PREFILL_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MEDIA_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     model: str
@@ -93,8 +125,10 @@ class GenerationStarted(_message.Message):
     prompt: _types_pb2.TokenScores
     sparse_prefill: _types_pb2.SparsePrefillReport
     sampling: _types_pb2.SamplingOptions
+    origin: Origin
+    resumed_tokens: int
     media: _containers.RepeatedCompositeFieldContainer[_types_pb2.MediaSpan]
-    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., seed: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., cached_prompt_tokens: _Optional[int] = ..., prompt: _Optional[_Union[_types_pb2.TokenScores, _Mapping]] = ..., sparse_prefill: _Optional[_Union[_types_pb2.SparsePrefillReport, _Mapping]] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., media: _Optional[_Iterable[_Union[_types_pb2.MediaSpan, _Mapping]]] = ...) -> None: ...
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., seed: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., cached_prompt_tokens: _Optional[int] = ..., prompt: _Optional[_Union[_types_pb2.TokenScores, _Mapping]] = ..., sparse_prefill: _Optional[_Union[_types_pb2.SparsePrefillReport, _Mapping]] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., origin: _Optional[_Union[Origin, _Mapping]] = ..., resumed_tokens: _Optional[int] = ..., media: _Optional[_Iterable[_Union[_types_pb2.MediaSpan, _Mapping]]] = ...) -> None: ...
 
 class GenerationChunk(_message.Message):
     __slots__ = ("index", "first_token", "token_ids", "text", "logprobs", "candidates", "reasoning", "tool_calls")

@@ -29,8 +29,9 @@ class InferenceServiceStub(object):
     """Runs the model.
 
     Every method reads this request metadata: `traceparent` and `tracestate`
-    (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
-    `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
+    (W3C), `authorization`, `imp-priority` (int, default 0, higher first),
+    `imp-tenant` (fairness key) and `imp-resumes` (1: the caller goes on with
+    another server, so a drain need not wait for this call). Initial response metadata: `imp-request-id`,
     `imp-instance-id`, `imp-approximations` if a lossy feature was used, and
     `imp-ignored` if a field of the request has no effect. A refused call has
     the two ids in its trailing metadata, so that gRPC may retry it
@@ -105,8 +106,9 @@ class InferenceServiceServicer(object):
     """Runs the model.
 
     Every method reads this request metadata: `traceparent` and `tracestate`
-    (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
-    `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
+    (W3C), `authorization`, `imp-priority` (int, default 0, higher first),
+    `imp-tenant` (fairness key) and `imp-resumes` (1: the caller goes on with
+    another server, so a drain need not wait for this call). Initial response metadata: `imp-request-id`,
     `imp-instance-id`, `imp-approximations` if a lossy feature was used, and
     `imp-ignored` if a field of the request has no effect. A refused call has
     the two ids in its trailing metadata, so that gRPC may retry it
@@ -270,8 +272,9 @@ class InferenceService(object):
     """Runs the model.
 
     Every method reads this request metadata: `traceparent` and `tracestate`
-    (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
-    `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
+    (W3C), `authorization`, `imp-priority` (int, default 0, higher first),
+    `imp-tenant` (fairness key) and `imp-resumes` (1: the caller goes on with
+    another server, so a drain need not wait for this call). Initial response metadata: `imp-request-id`,
     `imp-instance-id`, `imp-approximations` if a lossy feature was used, and
     `imp-ignored` if a field of the request has no effect. A refused call has
     the two ids in its trailing metadata, so that gRPC may retry it

@@ -33,8 +33,9 @@ class InferenceServiceStub:
     """Runs the model.
 
     Every method reads this request metadata: `traceparent` and `tracestate`
-    (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
-    `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
+    (W3C), `authorization`, `imp-priority` (int, default 0, higher first),
+    `imp-tenant` (fairness key) and `imp-resumes` (1: the caller goes on with
+    another server, so a drain need not wait for this call). Initial response metadata: `imp-request-id`,
     `imp-instance-id`, `imp-approximations` if a lossy feature was used, and
     `imp-ignored` if a field of the request has no effect. A refused call has
     the two ids in its trailing metadata, so that gRPC may retry it
@@ -89,8 +90,9 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     """Runs the model.
 
     Every method reads this request metadata: `traceparent` and `tracestate`
-    (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
-    `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
+    (W3C), `authorization`, `imp-priority` (int, default 0, higher first),
+    `imp-tenant` (fairness key) and `imp-resumes` (1: the caller goes on with
+    another server, so a drain need not wait for this call). Initial response metadata: `imp-request-id`,
     `imp-instance-id`, `imp-approximations` if a lossy feature was used, and
     `imp-ignored` if a field of the request has no effect. A refused call has
     the two ids in its trailing metadata, so that gRPC may retry it
@@ -141,8 +143,9 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
     """Runs the model.
 
     Every method reads this request metadata: `traceparent` and `tracestate`
-    (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
-    `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
+    (W3C), `authorization`, `imp-priority` (int, default 0, higher first),
+    `imp-tenant` (fairness key) and `imp-resumes` (1: the caller goes on with
+    another server, so a drain need not wait for this call). Initial response metadata: `imp-request-id`,
     `imp-instance-id`, `imp-approximations` if a lossy feature was used, and
     `imp-ignored` if a field of the request has no effect. A refused call has
     the two ids in its trailing metadata, so that gRPC may retry it

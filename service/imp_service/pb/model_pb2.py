@@ -28,7 +28,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from . import types_pb2 as imp_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12imp/v1/model.proto\x12\x06imp.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12imp/v1/types.proto\"$\n\x13GetModelInfoRequest\x12\r\n\x05model\x18\x01 \x01(\t\"\x80\x06\n\x14GetModelInfoResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07\x61liases\x18\x02 \x03(\t\x12\x14\n\x0c\x61rchitecture\x18\x03 \x01(\t\x12\x12\n\nparameters\x18\x04 \x01(\x04\x12\x15\n\rweight_format\x18\x05 \x01(\t\x12\x16\n\x0eweights_sha256\x18\x06 \x01(\t\x12\x18\n\x10tokenizer_sha256\x18\x07 \x01(\t\x12\x1a\n\x12max_context_tokens\x18\x08 \x01(\r\x12\x12\n\nvocab_size\x18\t \x01(\r\x12\x19\n\x0c\x62os_token_id\x18\n \x01(\rH\x00\x88\x01\x01\x12\x15\n\reos_token_ids\x18\x0b \x03(\r\x12\x15\n\rchat_template\x18\x0c \x01(\t\x12\x31\n\x10\x64\x65\x66\x61ult_sampling\x18\r \x01(\x0b\x32\x17.imp.v1.SamplingOptions\x12\x18\n\x10max_top_logprobs\x18\x0e \x01(\r\x12\x13\n\x0b\x63onstraints\x18\x0f \x03(\t\x12\x1b\n\x13supports_embeddings\x18\x10 \x01(\x08\x12\x17\n\x0fsupports_logits\x18\x11 \x01(\x08\x12\x12\n\nnum_tokens\x18\x12 \x01(\r\x12\x10\n\x08\x64rafters\x18\x13 \x03(\t\x12\x1f\n\x17supports_sparse_prefill\x18\x14 \x01(\x08\x12Z\n\x18\x64\x65\x66\x61ult_sampling_origins\x18\x15 \x03(\x0b\x32\x38.imp.v1.GetModelInfoResponse.DefaultSamplingOriginsEntry\x12,\n\nembeddings\x18\x16 \x01(\x0b\x32\x18.imp.v1.EmbeddingSupport\x12#\n\x05media\x18\x17 \x01(\x0b\x32\x14.imp.v1.MediaSupport\x1a=\n\x1b\x44\x65\x66\x61ultSamplingOriginsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0f\n\r_bos_token_id\"\x89\x01\n\x10\x45mbeddingSupport\x12\x12\n\ndimensions\x18\x01 \x01(\r\x12\x0f\n\x07pooling\x18\x02 \x01(\t\x12\x12\n\nmax_tokens\x18\x03 \x01(\r\x12\x14\n\x0cprompt_names\x18\x04 \x03(\t\x12\x0f\n\x07reranks\x18\x05 \x01(\x08\x12\x15\n\ris_matryoshka\x18\x06 \x01(\x08\"\x8e\x01\n\x0cMediaSupport\x12\x0f\n\x07\x66ormats\x18\x01 \x03(\t\x12\x0e\n\x06images\x18\x02 \x01(\r\x12\x15\n\rrequest_bytes\x18\x03 \x01(\x04\x12\x0e\n\x06pixels\x18\x04 \x01(\x04\x12\x0c\n\x04side\x18\x05 \x01(\r\x12\x14\n\x0cimage_tokens\x18\x06 \x01(\r\x12\x12\n\nneeds_chat\x18\x07 \x01(\x08\"\x16\n\x14GetServerInfoRequest\"\xcb\x02\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12.\n\nstart_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x64\x65vice\x18\x05 \x01(\t\x12\x14\n\x0c\x64\x65vice_names\x18\x06 \x03(\t\x12\x0f\n\x07threads\x18\x07 \x01(\r\x12\x17\n\x0fkv_block_tokens\x18\x08 \x01(\r\x12\x11\n\tkv_blocks\x18\t \x01(\x04\x12\x13\n\x0bmax_running\x18\n \x01(\r\x12\x13\n\x0bmax_waiting\x18\x0b \x01(\r\x12\'\n\x06\x63onfig\x18\x0c \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x14\n\x0c\x61pi_revision\x18\r \x01(\r\"\x10\n\x0eGetLoadRequest\"-\n\x0fGetLoadResponse\x12\x1a\n\x04load\x18\x01 \x01(\x0b\x32\x0c.imp.v1.Load\"C\n\x10WatchLoadRequest\x12/\n\x0cmin_interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"/\n\x11WatchLoadResponse\x12\x1a\n\x04load\x18\x01 \x01(\x0b\x32\x0c.imp.v1.Load\"\xd1\x02\n\x04Load\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07running\x18\x02 \x01(\r\x12\x0f\n\x07waiting\x18\x03 \x01(\r\x12\x16\n\x0ewaiting_tokens\x18\x04 \x01(\x04\x12\x10\n\x08sessions\x18\x05 \x01(\r\x12\x10\n\x08kv_usage\x18\x06 \x01(\x01\x12\x16\n\x0e\x63\x61\x63he_hit_rate\x18\x07 \x01(\x01\x12 \n\x18output_tokens_per_second\x18\x08 \x01(\x01\x12*\n\x07silence\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08\x64raining\x18\n \x01(\x08\x12\x1f\n\x17\x64raft_tokens_per_second\x18\x0b \x01(\x01\x12(\n accepted_draft_tokens_per_second\x18\x0c \x01(\x01\x32\xa7\x02\n\x0cModelService\x12I\n\x0cGetModelInfo\x12\x1b.imp.v1.GetModelInfoRequest\x1a\x1c.imp.v1.GetModelInfoResponse\x12L\n\rGetServerInfo\x12\x1c.imp.v1.GetServerInfoRequest\x1a\x1d.imp.v1.GetServerInfoResponse\x12:\n\x07GetLoad\x12\x16.imp.v1.GetLoadRequest\x1a\x17.imp.v1.GetLoadResponse\x12\x42\n\tWatchLoad\x12\x18.imp.v1.WatchLoadRequest\x1a\x19.imp.v1.WatchLoadResponse0\x01\x42\x34\n\x06imp.v1P\x01Z\x0cimp/v1;impv1\xaa\x02\x06Imp.V1\xca\x02\x06Imp\\V1\xea\x02\x07Imp::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12imp/v1/model.proto\x12\x06imp.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12imp/v1/types.proto\"$\n\x13GetModelInfoRequest\x12\r\n\x05model\x18\x01 \x01(\t\"\xd8\x06\n\x14GetModelInfoResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07\x61liases\x18\x02 \x03(\t\x12\x14\n\x0c\x61rchitecture\x18\x03 \x01(\t\x12\x12\n\nparameters\x18\x04 \x01(\x04\x12\x15\n\rweight_format\x18\x05 \x01(\t\x12\x16\n\x0eweights_sha256\x18\x06 \x01(\t\x12\x18\n\x10tokenizer_sha256\x18\x07 \x01(\t\x12\x1a\n\x12max_context_tokens\x18\x08 \x01(\r\x12\x12\n\nvocab_size\x18\t \x01(\r\x12\x19\n\x0c\x62os_token_id\x18\n \x01(\rH\x00\x88\x01\x01\x12\x15\n\reos_token_ids\x18\x0b \x03(\r\x12\x15\n\rchat_template\x18\x0c \x01(\t\x12\x31\n\x10\x64\x65\x66\x61ult_sampling\x18\r \x01(\x0b\x32\x17.imp.v1.SamplingOptions\x12\x18\n\x10max_top_logprobs\x18\x0e \x01(\r\x12\x13\n\x0b\x63onstraints\x18\x0f \x03(\t\x12\x1b\n\x13supports_embeddings\x18\x10 \x01(\x08\x12\x17\n\x0fsupports_logits\x18\x11 \x01(\x08\x12\x12\n\nnum_tokens\x18\x12 \x01(\r\x12\x10\n\x08\x64rafters\x18\x13 \x03(\t\x12\x1f\n\x17supports_sparse_prefill\x18\x14 \x01(\x08\x12Z\n\x18\x64\x65\x66\x61ult_sampling_origins\x18\x15 \x03(\x0b\x32\x38.imp.v1.GetModelInfoResponse.DefaultSamplingOriginsEntry\x12,\n\nembeddings\x18\x16 \x01(\x0b\x32\x18.imp.v1.EmbeddingSupport\x12#\n\x05media\x18\x17 \x01(\x0b\x32\x14.imp.v1.MediaSupport\x12\x17\n\x0fsupports_infill\x18\x18 \x01(\x08\x12!\n\x19supports_reasoning_budget\x18\x19 \x01(\x08\x12\x1a\n\x12supports_decisions\x18\x1a \x01(\x08\x1a=\n\x1b\x44\x65\x66\x61ultSamplingOriginsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0f\n\r_bos_token_id\"\x89\x01\n\x10\x45mbeddingSupport\x12\x12\n\ndimensions\x18\x01 \x01(\r\x12\x0f\n\x07pooling\x18\x02 \x01(\t\x12\x12\n\nmax_tokens\x18\x03 \x01(\r\x12\x14\n\x0cprompt_names\x18\x04 \x03(\t\x12\x0f\n\x07reranks\x18\x05 \x01(\x08\x12\x15\n\ris_matryoshka\x18\x06 \x01(\x08\"\x8e\x01\n\x0cMediaSupport\x12\x0f\n\x07\x66ormats\x18\x01 \x03(\t\x12\x0e\n\x06images\x18\x02 \x01(\r\x12\x15\n\rrequest_bytes\x18\x03 \x01(\x04\x12\x0e\n\x06pixels\x18\x04 \x01(\x04\x12\x0c\n\x04side\x18\x05 \x01(\r\x12\x14\n\x0cimage_tokens\x18\x06 \x01(\r\x12\x12\n\nneeds_chat\x18\x07 \x01(\x08\"\x16\n\x14GetServerInfoRequest\"\xe9\x03\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12.\n\nstart_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x64\x65vice\x18\x05 \x01(\t\x12\x14\n\x0c\x64\x65vice_names\x18\x06 \x03(\t\x12\x0f\n\x07threads\x18\x07 \x01(\r\x12\x17\n\x0fkv_block_tokens\x18\x08 \x01(\r\x12\x11\n\tkv_blocks\x18\t \x01(\x04\x12\x13\n\x0bmax_running\x18\n \x01(\r\x12\x13\n\x0bmax_waiting\x18\x0b \x01(\r\x12\'\n\x06\x63onfig\x18\x0c \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x14\n\x0c\x61pi_revision\x18\r \x01(\r\x12\x13\n\x0b\x66ingerprint\x18\x0e \x01(\t\x12N\n\x11\x66ingerprint_parts\x18\x0f \x03(\x0b\x32\x33.imp.v1.GetServerInfoResponse.FingerprintPartsEntry\x1a\x37\n\x15\x46ingerprintPartsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x10\n\x0eGetLoadRequest\"-\n\x0fGetLoadResponse\x12\x1a\n\x04load\x18\x01 \x01(\x0b\x32\x0c.imp.v1.Load\"C\n\x10WatchLoadRequest\x12/\n\x0cmin_interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"/\n\x11WatchLoadResponse\x12\x1a\n\x04load\x18\x01 \x01(\x0b\x32\x0c.imp.v1.Load\"\xd1\x02\n\x04Load\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07running\x18\x02 \x01(\r\x12\x0f\n\x07waiting\x18\x03 \x01(\r\x12\x16\n\x0ewaiting_tokens\x18\x04 \x01(\x04\x12\x10\n\x08sessions\x18\x05 \x01(\r\x12\x10\n\x08kv_usage\x18\x06 \x01(\x01\x12\x16\n\x0e\x63\x61\x63he_hit_rate\x18\x07 \x01(\x01\x12 \n\x18output_tokens_per_second\x18\x08 \x01(\x01\x12*\n\x07silence\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08\x64raining\x18\n \x01(\x08\x12\x1f\n\x17\x64raft_tokens_per_second\x18\x0b \x01(\x01\x12(\n accepted_draft_tokens_per_second\x18\x0c \x01(\x01\x32\xa7\x02\n\x0cModelService\x12I\n\x0cGetModelInfo\x12\x1b.imp.v1.GetModelInfoRequest\x1a\x1c.imp.v1.GetModelInfoResponse\x12L\n\rGetServerInfo\x12\x1c.imp.v1.GetServerInfoRequest\x1a\x1d.imp.v1.GetServerInfoResponse\x12:\n\x07GetLoad\x12\x16.imp.v1.GetLoadRequest\x1a\x17.imp.v1.GetLoadResponse\x12\x42\n\tWatchLoad\x12\x18.imp.v1.WatchLoadRequest\x1a\x19.imp.v1.WatchLoadResponse0\x01\x42\x34\n\x06imp.v1P\x01Z\x0cimp/v1;impv1\xaa\x02\x06Imp.V1\xca\x02\x06Imp\\V1\xea\x02\x07Imp::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,30 +38,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\006imp.v1P\001Z\014imp/v1;impv1\252\002\006Imp.V1\312\002\006Imp\\V1\352\002\007Imp::V1'
   _globals['_GETMODELINFORESPONSE_DEFAULTSAMPLINGORIGINSENTRY']._loaded_options = None
   _globals['_GETMODELINFORESPONSE_DEFAULTSAMPLINGORIGINSENTRY']._serialized_options = b'8\001'
+  _globals['_GETSERVERINFORESPONSE_FINGERPRINTPARTSENTRY']._loaded_options = None
+  _globals['_GETSERVERINFORESPONSE_FINGERPRINTPARTSENTRY']._serialized_options = b'8\001'
   _globals['_GETMODELINFOREQUEST']._serialized_start=145
   _globals['_GETMODELINFOREQUEST']._serialized_end=181
   _globals['_GETMODELINFORESPONSE']._serialized_start=184
-  _globals['_GETMODELINFORESPONSE']._serialized_end=952
-  _globals['_GETMODELINFORESPONSE_DEFAULTSAMPLINGORIGINSENTRY']._serialized_start=874
-  _globals['_GETMODELINFORESPONSE_DEFAULTSAMPLINGORIGINSENTRY']._serialized_end=935
-  _globals['_EMBEDDINGSUPPORT']._serialized_start=955
-  _globals['_EMBEDDINGSUPPORT']._serialized_end=1092
-  _globals['_MEDIASUPPORT']._serialized_start=1095
-  _globals['_MEDIASUPPORT']._serialized_end=1237
-  _globals['_GETSERVERINFOREQUEST']._serialized_start=1239
-  _globals['_GETSERVERINFOREQUEST']._serialized_end=1261
-  _globals['_GETSERVERINFORESPONSE']._serialized_start=1264
-  _globals['_GETSERVERINFORESPONSE']._serialized_end=1595
-  _globals['_GETLOADREQUEST']._serialized_start=1597
-  _globals['_GETLOADREQUEST']._serialized_end=1613
-  _globals['_GETLOADRESPONSE']._serialized_start=1615
-  _globals['_GETLOADRESPONSE']._serialized_end=1660
-  _globals['_WATCHLOADREQUEST']._serialized_start=1662
-  _globals['_WATCHLOADREQUEST']._serialized_end=1729
-  _globals['_WATCHLOADRESPONSE']._serialized_start=1731
-  _globals['_WATCHLOADRESPONSE']._serialized_end=1778
-  _globals['_LOAD']._serialized_start=1781
-  _globals['_LOAD']._serialized_end=2118
-  _globals['_MODELSERVICE']._serialized_start=2121
-  _globals['_MODELSERVICE']._serialized_end=2416
+  _globals['_GETMODELINFORESPONSE']._serialized_end=1040
+  _globals['_GETMODELINFORESPONSE_DEFAULTSAMPLINGORIGINSENTRY']._serialized_start=962
+  _globals['_GETMODELINFORESPONSE_DEFAULTSAMPLINGORIGINSENTRY']._serialized_end=1023
+  _globals['_EMBEDDINGSUPPORT']._serialized_start=1043
+  _globals['_EMBEDDINGSUPPORT']._serialized_end=1180
+  _globals['_MEDIASUPPORT']._serialized_start=1183
+  _globals['_MEDIASUPPORT']._serialized_end=1325
+  _globals['_GETSERVERINFOREQUEST']._serialized_start=1327
+  _globals['_GETSERVERINFOREQUEST']._serialized_end=1349
+  _globals['_GETSERVERINFORESPONSE']._serialized_start=1352
+  _globals['_GETSERVERINFORESPONSE']._serialized_end=1841
+  _globals['_GETSERVERINFORESPONSE_FINGERPRINTPARTSENTRY']._serialized_start=1786
+  _globals['_GETSERVERINFORESPONSE_FINGERPRINTPARTSENTRY']._serialized_end=1841
+  _globals['_GETLOADREQUEST']._serialized_start=1843
+  _globals['_GETLOADREQUEST']._serialized_end=1859
+  _globals['_GETLOADRESPONSE']._serialized_start=1861
+  _globals['_GETLOADRESPONSE']._serialized_end=1906
+  _globals['_WATCHLOADREQUEST']._serialized_start=1908
+  _globals['_WATCHLOADREQUEST']._serialized_end=1975
+  _globals['_WATCHLOADRESPONSE']._serialized_start=1977
+  _globals['_WATCHLOADRESPONSE']._serialized_end=2024
+  _globals['_LOAD']._serialized_start=2027
+  _globals['_LOAD']._serialized_end=2364
+  _globals['_MODELSERVICE']._serialized_start=2367
+  _globals['_MODELSERVICE']._serialized_end=2662
 # @@protoc_insertion_point(module_scope)

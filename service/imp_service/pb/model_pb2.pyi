@@ -19,7 +19,7 @@ class GetModelInfoRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ...) -> None: ...
 
 class GetModelInfoResponse(_message.Message):
-    __slots__ = ("model", "aliases", "architecture", "parameters", "weight_format", "weights_sha256", "tokenizer_sha256", "max_context_tokens", "vocab_size", "bos_token_id", "eos_token_ids", "chat_template", "default_sampling", "max_top_logprobs", "constraints", "supports_embeddings", "supports_logits", "num_tokens", "drafters", "supports_sparse_prefill", "default_sampling_origins", "embeddings", "media")
+    __slots__ = ("model", "aliases", "architecture", "parameters", "weight_format", "weights_sha256", "tokenizer_sha256", "max_context_tokens", "vocab_size", "bos_token_id", "eos_token_ids", "chat_template", "default_sampling", "max_top_logprobs", "constraints", "supports_embeddings", "supports_logits", "num_tokens", "drafters", "supports_sparse_prefill", "default_sampling_origins", "embeddings", "media", "supports_infill", "supports_reasoning_budget", "supports_decisions")
     class DefaultSamplingOriginsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +50,9 @@ class GetModelInfoResponse(_message.Message):
     DEFAULT_SAMPLING_ORIGINS_FIELD_NUMBER: _ClassVar[int]
     EMBEDDINGS_FIELD_NUMBER: _ClassVar[int]
     MEDIA_FIELD_NUMBER: _ClassVar[int]
+    SUPPORTS_INFILL_FIELD_NUMBER: _ClassVar[int]
+    SUPPORTS_REASONING_BUDGET_FIELD_NUMBER: _ClassVar[int]
+    SUPPORTS_DECISIONS_FIELD_NUMBER: _ClassVar[int]
     model: str
     aliases: _containers.RepeatedScalarFieldContainer[str]
     architecture: str
@@ -73,7 +76,10 @@ class GetModelInfoResponse(_message.Message):
     default_sampling_origins: _containers.ScalarMap[str, str]
     embeddings: EmbeddingSupport
     media: MediaSupport
-    def __init__(self, model: _Optional[str] = ..., aliases: _Optional[_Iterable[str]] = ..., architecture: _Optional[str] = ..., parameters: _Optional[int] = ..., weight_format: _Optional[str] = ..., weights_sha256: _Optional[str] = ..., tokenizer_sha256: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., bos_token_id: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., chat_template: _Optional[str] = ..., default_sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., max_top_logprobs: _Optional[int] = ..., constraints: _Optional[_Iterable[str]] = ..., supports_embeddings: bool = ..., supports_logits: bool = ..., num_tokens: _Optional[int] = ..., drafters: _Optional[_Iterable[str]] = ..., supports_sparse_prefill: bool = ..., default_sampling_origins: _Optional[_Mapping[str, str]] = ..., embeddings: _Optional[_Union[EmbeddingSupport, _Mapping]] = ..., media: _Optional[_Union[MediaSupport, _Mapping]] = ...) -> None: ...
+    supports_infill: bool
+    supports_reasoning_budget: bool
+    supports_decisions: bool
+    def __init__(self, model: _Optional[str] = ..., aliases: _Optional[_Iterable[str]] = ..., architecture: _Optional[str] = ..., parameters: _Optional[int] = ..., weight_format: _Optional[str] = ..., weights_sha256: _Optional[str] = ..., tokenizer_sha256: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., bos_token_id: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., chat_template: _Optional[str] = ..., default_sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., max_top_logprobs: _Optional[int] = ..., constraints: _Optional[_Iterable[str]] = ..., supports_embeddings: bool = ..., supports_logits: bool = ..., num_tokens: _Optional[int] = ..., drafters: _Optional[_Iterable[str]] = ..., supports_sparse_prefill: bool = ..., default_sampling_origins: _Optional[_Mapping[str, str]] = ..., embeddings: _Optional[_Union[EmbeddingSupport, _Mapping]] = ..., media: _Optional[_Union[MediaSupport, _Mapping]] = ..., supports_infill: bool = ..., supports_reasoning_budget: bool = ..., supports_decisions: bool = ...) -> None: ...
 
 class EmbeddingSupport(_message.Message):
     __slots__ = ("dimensions", "pooling", "max_tokens", "prompt_names", "reranks", "is_matryoshka")
@@ -114,7 +120,14 @@ class GetServerInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetServerInfoResponse(_message.Message):
-    __slots__ = ("version", "revision", "instance_id", "start_time", "device", "device_names", "threads", "kv_block_tokens", "kv_blocks", "max_running", "max_waiting", "config", "api_revision")
+    __slots__ = ("version", "revision", "instance_id", "start_time", "device", "device_names", "threads", "kv_block_tokens", "kv_blocks", "max_running", "max_waiting", "config", "api_revision", "fingerprint", "fingerprint_parts")
+    class FingerprintPartsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -128,6 +141,8 @@ class GetServerInfoResponse(_message.Message):
     MAX_WAITING_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     API_REVISION_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_PARTS_FIELD_NUMBER: _ClassVar[int]
     version: str
     revision: str
     instance_id: str
@@ -141,7 +156,9 @@ class GetServerInfoResponse(_message.Message):
     max_waiting: int
     config: _struct_pb2.Struct
     api_revision: int
-    def __init__(self, version: _Optional[str] = ..., revision: _Optional[str] = ..., instance_id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., device: _Optional[str] = ..., device_names: _Optional[_Iterable[str]] = ..., threads: _Optional[int] = ..., kv_block_tokens: _Optional[int] = ..., kv_blocks: _Optional[int] = ..., max_running: _Optional[int] = ..., max_waiting: _Optional[int] = ..., config: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., api_revision: _Optional[int] = ...) -> None: ...
+    fingerprint: str
+    fingerprint_parts: _containers.ScalarMap[str, str]
+    def __init__(self, version: _Optional[str] = ..., revision: _Optional[str] = ..., instance_id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., device: _Optional[str] = ..., device_names: _Optional[_Iterable[str]] = ..., threads: _Optional[int] = ..., kv_block_tokens: _Optional[int] = ..., kv_blocks: _Optional[int] = ..., max_running: _Optional[int] = ..., max_waiting: _Optional[int] = ..., config: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., api_revision: _Optional[int] = ..., fingerprint: _Optional[str] = ..., fingerprint_parts: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class GetLoadRequest(_message.Message):
     __slots__ = ()

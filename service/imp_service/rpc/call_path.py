@@ -27,7 +27,8 @@ from imp_service.rpc.policies import policy_of
 from imp_service.rpc.statuses import TrailingMetadata, message_of, status_code, trailing_metadata
 from imp_service.serving.call_path import Arrival, CallPath
 from imp_service.serving.errors.error_table import MESSAGE_TOO_LARGE
-from imp_service.serving.errors.failures import Failure, drop_frames
+from imp_service.serving.errors.failure import Failure
+from imp_service.serving.errors.failures import drop_frames
 from imp_service.serving.message_memory import MessageLimit
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.security.authentication import NO_POLICY, Authentication, Policy

@@ -10,7 +10,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from imp_service.api.errors import Violation
 from imp_service.rpc.durations import duration
-from imp_service.serving.errors.failures import shown
+from imp_service.serving.errors.failure import shown
 
 DOMAIN = "imp.v1"
 # A client takes 8 KiB of metadata by default, with the details in base64. With more it reports another error.

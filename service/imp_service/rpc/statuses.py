@@ -20,7 +20,7 @@ from imp_service.rpc.status_details import (
     retry_info,
 )
 from imp_service.serving.errors.error_table import Detail, Pushback
-from imp_service.serving.errors.failures import Failure
+from imp_service.serving.errors.failure import Failure
 
 DETAILS_KEY = "grpc-status-details-bin"
 PUSHBACK_KEY = "grpc-retry-pushback-ms"

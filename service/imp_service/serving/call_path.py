@@ -11,7 +11,8 @@ from typing import Protocol, TypeVar
 from imp_service.api.errors import FieldsInvalid
 from imp_service.serving.calls import Call
 from imp_service.serving.errors.error_table import DRAINING
-from imp_service.serving.errors.failures import Failure, reported_failure
+from imp_service.serving.errors.failure import Failure
+from imp_service.serving.errors.failures import reported_failure
 from imp_service.serving.request_metadata import RequestMetadata, read_request_metadata
 from imp_service.serving.security.authentication import Authentication, Metadata, Policy
 from imp_service.serving.server_state import ServerState
@@ -111,6 +112,7 @@ class CallPath:
             task=asyncio.current_task(),
             tenant=metadata.tenant,
             priority=metadata.priority,
+            goes_on_elsewhere=metadata.resumes,
             approximations=self._state.approximations if arrival.policy.is_request else "",
         )
         self._state.calls.enter(call, is_request=arrival.policy.is_request)

@@ -44,8 +44,12 @@ class Call(ABC):
     n_sent_tokens: int = 0
     # The error that end() gave the call.
     ending: Exception | None = None
+    # Its caller goes on with another server: a drain need not wait for it.
+    goes_on_elsewhere: bool = False
     # Other running requests may have the same id.
     shares_id: bool = False
+    # By which the caller resumes the answer, if that is not the request's id.
+    answer_name: str = ""
     # The code of a call that its handler itself has ended, without a reason of the error table.
     own_code: str = ""
     # While the identity is being sent, no failure may be sent: end() waits for it.

@@ -1,4 +1,4 @@
-"""Decisions of one call, for every transport: each row that they need is a generation without output."""
+"""Decisions of one call, for every transport: the rows that they need are those of generations with given outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from imp_service.api.decisions import Decision, DecisionRequest
 from imp_service.api.options import GenerationRequest
 from imp_service.api.replies import Finished
-from imp_service.generation.decision import EVALUATED, MOST_ROWS, ROOT, DecisionPlan, Path
+from imp_service.generation.decision import EVALUATED, DecisionPlan, Group, some_at_a_time
 from imp_service.serving.calls import Call
 from imp_service.serving.errors.field_paths import paths_renamed
 from imp_service.serving.generation_batch import replies_of
@@ -22,8 +22,8 @@ from imp_service.serving.workers import SMALL_BYTES
 
 # The caller's path of a path in a decision, by the decision's number.
 RenameOf = Callable[[int, str], str]
-# A row to evaluate: the number of its decision, and the path.
-Row = tuple[int, Path]
+# A group to run, with the number of its decision.
+Numbered = tuple[int, Group]
 
 
 class DecisionRunner:
@@ -39,9 +39,9 @@ class DecisionRunner:
         run = _Run(self._state, self._generations, call, rename)
         await run.plan(requests)
         # The first prompt alone: the others find in the cache what they share with it.
-        await run.evaluate([(0, ROOT)])
-        await run.evaluate([(i, ROOT) for i in range(1, len(requests))])
-        await run.evaluate([(i, path) for i, plan in enumerate(run.plans) for path in plan.continuations])
+        await run.evaluate([(0, run.plans[0].groups[0])])
+        await run.evaluate([(i, plan.groups[0]) for i, plan in enumerate(run.plans) if i])
+        await run.evaluate([(i, group) for i, plan in enumerate(run.plans) for group in plan.groups[1:]])
         return await self._state.workers.write(lambda: [plan.decision() for plan in run.plans])
 
 
@@ -69,38 +69,38 @@ class _Run:
                     cost = max(SMALL_BYTES, cost + sum(map(len, request.texts)))
                     self.plans.append(await state.workers.run(partial(model.plan_decision, request), cost))
 
-    async def evaluate(self, rows: Sequence[Row]) -> None:
-        """Evaluates rows, some at a time: each is held until it is scored."""
-        for first in range(0, len(rows), MOST_ROWS):
-            await self._evaluate(rows[first : first + MOST_ROWS])
+    async def evaluate(self, groups: Sequence[Numbered]) -> None:
+        """Runs groups, some at a time: each row is held until it is scored."""
+        for part in some_at_a_time(groups):
+            await self._evaluate(part)
 
-    async def _evaluate(self, rows: Sequence[Row]) -> None:
+    async def _evaluate(self, groups: Sequence[Numbered]) -> None:
         time_limit = self._state.settings.limits.request_time.total_seconds()
-        requests = [self.plans[i].generation(time_limit) for i, _ in rows]
-        first, self._n_begun = self._n_begun, self._n_begun + len(rows)
+        requests = [self.plans[i].generation(group, time_limit) for i, group in groups]
+        first, self._n_begun = self._n_begun, self._n_begun + len(groups)
 
         def start(n: int, request: GenerationRequest) -> AbstractAsyncContextManager[GenerationStream]:
-            return self._start(rows[n], first + n, request)
+            return self._start(groups[n], first + n, request)
 
         async with replies_of(requests, start, self._state.settings.scheduler.max_waiting) as replies:
             async for n, reply in replies:
-                i, path = rows[n]
-                if isinstance(reply, Finished) and reply.reason != EVALUATED:
+                i, group = groups[n]
+                if isinstance(reply, Finished) and reply.reason not in EVALUATED:
                     self._asked_end = reply.reason
                 else:
-                    await self._state.workers.write(partial(self.plans[i].take, path, reply))
+                    await self._state.workers.write(partial(self.plans[i].take, group, reply))
         self._require_all()
 
     @asynccontextmanager
-    async def _start(self, row: Row, number: int, request: GenerationRequest) -> AsyncIterator[GenerationStream]:
+    async def _start(self, group: Numbered, number: int, request: GenerationRequest) -> AsyncIterator[GenerationStream]:
         wanted = Wanted(
             request=request,
             delivery=WHOLE,
             began=self._began,
             check_size=lambda _: None,
             shares_id=number > 0,
-            rename=partial(self._rename, row[0]),
-            scored_after=row[1],
+            rename=partial(self._rename, group[0]),
+            group=group[1],
         )
         async with self._generations.running(wanted, self._call) as stream:
             try:

@@ -1,4 +1,7 @@
-"""The drain of a server: it becomes not ready, then refuses new work, then waits for requests, then ends them."""
+"""The drain of a server: it becomes not ready, then refuses new work, then waits for requests, then ends them.
+
+It does not wait for requests whose callers go on elsewhere: it ends them when it begins to refuse new work.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,11 @@ ENDING_SECONDS = 2.0
 def cut_short() -> Refusal:
     """The error of requests that outlast the grace."""
     return Refusal("DRAINING", "the server is stopping before this request was done", retry_after=0.0)
+
+
+def elsewhere() -> Refusal:
+    """The error of requests whose callers go on with another server."""
+    return Refusal("DRAINING", "the server is stopping: another one goes on with this request", retry_after=0.0)
 
 
 class Drain:
@@ -91,6 +99,7 @@ class Drain:
         if loop.time() < self._closes_at:
             await asyncio.sleep(self._closes_at - loop.time())
         self._lifecycle.become(Phase.DRAINING)
+        self._calls.end_those_that_go_on(elsewhere())
         try:
             async with asyncio.timeout_at(self._ends_at):
                 await self._calls.wait_until_idle()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -12,10 +11,10 @@ from typing import Self
 
 from imp_service.api.replies import Usage
 from imp_service.api.vectors import Ranking, Vectors
-from imp_service.core import Error, make_error
+from imp_service.core import make_error
 from imp_service.generation import ModelRuntime
 from imp_service.generation.embedding import CallPlan, Embedder
-from imp_service.generation.vector_calls import ASK_AGAIN
+from imp_service.generation.vector_calls import naming_input
 from imp_service.generation.vector_run import VectorRun
 from imp_service.serving.calls import Call
 from imp_service.serving.errors.field_paths import Rename, paths_renamed
@@ -52,10 +51,21 @@ def bytes_of(vectors: Vectors) -> int:
 class InputsStream:
     """The inputs of a call in the engine, for one task on the event loop's thread: `async with` it, and await them."""
 
-    def __init__(self, model: ModelRuntime, plan: CallPlan, payer: str, on_started: Callable[[int, int], None]) -> None:
-        """Submits the first inputs. Raises if the engine refuses them."""
+    def __init__(
+        self,
+        model: ModelRuntime,
+        plan: CallPlan,
+        payer: str,
+        on_started: Callable[[int, int], None],
+        *,
+        seconds: float,
+        late: Refusal,
+    ) -> None:
+        """Submits the first inputs. Raises if the engine refuses them. After so many seconds the call fails: `late`."""
         loop = asyncio.get_running_loop()
         self._done = loop.create_future()
+        # Set before the engine begins, whose threads then need every core.
+        self._limit = loop.call_later(seconds, _fail, self._done, late)
         # Nothing that it calls refers to this stream, so that a call leaves no cycle.
         self.inputs = VectorRun(
             model,
@@ -63,9 +73,13 @@ class InputsStream:
             payer=payer,
             on_done=partial(_settle, self._done),
             on_started=on_started,
-            defer=loop.call_soon,
+            loop=loop,
         )
-        self.inputs.begin()
+        try:
+            self.inputs.begin()
+        except BaseException:
+            self._limit.cancel()
+            raise
 
     @property
     def has_started(self) -> bool:
@@ -98,9 +112,7 @@ class InputsStream:
 
     async def settled(self) -> VectorRun:
         """The inputs, once all of them have returned or one has failed."""
-        while not (await asyncio.wait((self._done,), timeout=ASK_AGAIN))[0]:
-            if self.inputs.is_starved:
-                self.inputs.feed()
+        await self._done
         return self.inputs
 
     async def __aenter__(self) -> Self:
@@ -110,25 +122,19 @@ class InputsStream:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         """Cancels what still runs."""
+        self._limit.cancel()
         if self.is_open:
             self.inputs.cancel()
-
-
-@contextmanager
-def _naming_input(wanted: WantedInputs) -> Iterator[None]:
-    """An error of one input, raised within the `with` block, names it in its message."""
-    try:
-        yield
-    except Error as error:
-        if (index := error.details.get("index")) is None:
-            raise
-        path = wanted.rename(f"{wanted.field}[{index}]")
-        raise make_error(error.reason, f"{path}: {error.message}", error.details) from error
 
 
 def _settle(done: asyncio.Future[None]) -> None:
     if not done.done():
         done.set_result(None)
+
+
+def _fail(done: asyncio.Future[None], error: Refusal) -> None:
+    if not done.done():
+        done.set_exception(error)
 
 
 class InputsRunner:
@@ -139,7 +145,7 @@ class InputsRunner:
 
     async def run(self, wanted: WantedInputs, call: Call) -> VectorRun:
         """The inputs of a call, all of which have returned. Its resources are released however it ends."""
-        with paths_renamed(wanted.rename), _naming_input(wanted):
+        with paths_renamed(wanted.rename), naming_input(wanted.field, wanted.rename):
             plan, inputs = await self._run(wanted, call)
             if inputs.failure is not None:
                 raise inputs.failure
@@ -156,22 +162,16 @@ class InputsRunner:
                 plan = await state.workers.run(lambda: wanted.plan(state.model.embedder), wanted.n_bytes)
                 refuse_late(call)
                 # Submitted with an abort that came during planning, which then takes effect before the first step.
+                # Nothing partial is returned, so a call that takes too long fails.
+                most = state.settings.limits.request_time.total_seconds()
+                late = Refusal("DEADLINE_EXCEEDED", f"the call took longer than limits.request_time = {most:g} s")
+                left, on_started = most - (state.clock() - began), partial(self._started, call)
                 with state.model.client.together():
-                    stream = InputsStream(state.model, plan, call.payer, partial(self._started, call))
+                    stream = InputsStream(state.model, plan, call.payer, on_started, seconds=left, late=late)
                     running.run(stream, plan.prompt_tokens)
             async with stream:
-                return plan, await self._settled(stream, began)
+                return plan, await stream.settled()
 
     def _started(self, call: Call, n_tokens: int, n_cached: int) -> None:
         call.record.started(n_tokens, n_cached)
         self._state.admission.began(1, self._state.model.client.engine.stats().queued)
-
-    async def _settled(self, stream: InputsStream, began: float) -> VectorRun:
-        """Nothing partial is returned, so a call that takes too long fails."""
-        most = self._state.settings.limits.request_time.total_seconds()
-        try:
-            async with asyncio.timeout(most - (self._state.clock() - began)):
-                return await stream.settled()
-        except TimeoutError:
-            words = f"the call took longer than limits.request_time = {most:g} s"
-            raise Refusal("DEADLINE_EXCEEDED", words) from None

@@ -9,14 +9,13 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from imp_service.api.options import GenerationRequest
 from imp_service.api.replies import Reply
 from imp_service.core import Error
+from imp_service.generation.limits import ASK_AGAIN
 from imp_service.serving.generation_stream import GenerationStream
 from imp_service.serving.refusal import Refusal
 
 # The number of a prompt, and a reply of its generation.
 Numbered = tuple[int, Reply]
 Start = Callable[[int, GenerationRequest], AbstractAsyncContextManager[GenerationStream]]
-# Seconds until a generation asks again for a place in a full queue.
-ASK_AGAIN = 0.05
 
 
 @asynccontextmanager
@@ -31,7 +30,8 @@ async def replies_of(
         async with start(0, requests[0]) as generation:
             yield _replies(0, generation)
     else:
-        async with _Batch(start, max_waiting // requests[0].num_sequences).running(requests) as replies:
+        n_sequences = max(request.num_sequences for request in requests)
+        async with _Batch(start, max_waiting // n_sequences).running(requests) as replies:
             yield replies
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import ExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
 from imp_service.api.options import GenerationRequest
 from imp_service.api.replies import Chunk, Finished, Reply, SparsePrefillReport, Started
 from imp_service.config.server_settings import SlowClientSettings
+from imp_service.core import Error
+from imp_service.generation.decision import Group
+from imp_service.generation.decision_rows import plan_rows
 from imp_service.generation.held_scores import PART_TOKENS
 from imp_service.generation.output_stream import unread_token_bytes
+from imp_service.generation.resume import MISMATCH, kind_of
 from imp_service.generation.run import GenerationPlan
 from imp_service.serving.calls import Call
 from imp_service.serving.errors.field_paths import Rename, paths_renamed
@@ -71,8 +75,8 @@ class Wanted:
     rename: Rename | None = None
     # More output than the context has room for is refused. Otherwise the output ends where the context does.
     must_fit: bool = True
-    # The start has the logits after the prompt and these tokens: see ModelRuntime.plan().
-    scored_after: tuple[int, ...] | None = None
+    # Of a decision: the outputs of each sequence, whose rows are the replies.
+    group: Group | None = None
 
 
 class GenerationRunner:
@@ -91,9 +95,14 @@ class GenerationRunner:
             plan = self._planner(wanted, call, holds)
             request_id = call.request_id + wanted.id_suffix
             shares_id = call.shares_id or wanted.shares_id
+            if request.resume is not None:
+                holds.enter_context(self._mismatches_counted())
+                shares_id = True
             running = holds.enter_context(
                 state.requests.register(request_id, call.tenant, call.peer, call.end, shares_id=shares_id)
             )
+            running.resumed_by = call.answer_name or ("" if call.shares_id else request_id)
+            running.origin = None if request.resume is None else request.resume.origin
             with (
                 paths_renamed(wanted.rename) if wanted.rename else nullcontext(),
                 state.admission.admit(call.payer, request.num_sequences, call.time_remaining()),
@@ -103,17 +112,31 @@ class GenerationRunner:
                 program = await self._compiled(wanted.request, call)
                 planned = await state.workers.run(partial(plan, wanted.request), self._cost(wanted.request))
                 del program
+                running.origin = planned.fold.origin
+                # What was sent of a stream that has no origin would be lost.
+                call.goes_on_elsewhere &= wanted.delivery.is_whole or planned.fold.origin is not None
                 if planned.hides_tools:
                     self._tell_hidden_tools(wanted, call)
                 wanted.check_size(planned.n_prompt_tokens)
                 await images.decode(planned.images)
                 refuse_late(call)
+                if request.resume is not None:
+                    state.requests.take_over(running)
                 # Submitted with an abort that came during planning, which then takes effect before the first step.
                 with state.model.client.together():
                     generation = self._submitted(planned, wanted, call)
                     running.run(generation, planned.n_prompt_tokens)
             async with generation:
                 yield generation
+
+    @contextmanager
+    def _mismatches_counted(self) -> Iterator[None]:
+        try:
+            yield
+        except Error as error:
+            if error.reason == MISMATCH:
+                self._state.telemetry.metrics.resume_mismatch.labels(kind_of(error.details["differs"])).inc()
+            raise
 
     def _tell_hidden_tools(self, wanted: Wanted, call: Call) -> None:
         call.ignore([wanted.rename(TOOLS) if wanted.rename else TOOLS])
@@ -155,7 +178,9 @@ class GenerationRunner:
         """A function that plans the generation. If it continues a session, the session is in use until `holds` ends."""
         model, session = self._state.model, wanted.session
         if session is None:
-            return partial(model.plan, payer=call.payer, must_fit=wanted.must_fit, scored_after=wanted.scored_after)
+            if (group := wanted.group) is not None:
+                return lambda request: plan_rows(model, request, group, payer=call.payer)
+            return partial(model.plan, payer=call.payer, must_fit=wanted.must_fit)
         held = holds.enter_context(self._state.sessions.use(call.tenant, session.session_id))
         return lambda request: held.session.plan(request, keeps_sampler=session.keeps_sampler)
 
@@ -179,6 +204,14 @@ class Watcher:
             self._call.approximate(sparse_approximation(self._sparse_share))
         self._state.admission.began(self._n_sequences, self._state.model.client.engine.stats().queued)
 
+    def began_again(self, n_tokens: int, n_cached: int) -> None:
+        """A sequence has its outputs again: with its prompt they were `n_tokens`, `n_cached` of them in the cache."""
+        self._record.recomputed(n_tokens - n_cached)
+
+    def resumed(self, n_told: int) -> None:
+        """Every sequence goes on behind the outputs that the caller has."""
+        self._record.resumed(n_told)
+
     def finished(self, replies: Sequence[Finished]) -> None:
         """Every sequence has ended. The last reply has the totals."""
         last = replies[-1]
@@ -194,7 +227,7 @@ def sparse_approximation(share: float) -> str:
 def is_large(reply: Reply) -> bool:
     """Whether writing a reply takes too long for the event loop."""
     if isinstance(reply, Started):
-        return len(reply.held_scores) > PART_TOKENS
+        return max(len(reply.held_scores), reply.resumed_tokens) > PART_TOKENS
     return isinstance(reply, Chunk) and len(reply.candidates) > PART_TOKENS
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol, Self, cast
 
-from imp_service.api.replies import Finished, Reply, SparsePrefillReport
+from imp_service.api.replies import Chunk, Finished, Reply, SparsePrefillReport, Started
 from imp_service.core import EngineClient, Event, StartedEvent, TokenEvent
 from imp_service.generation.fold import AllowNext, sparse_prefill_of
 from imp_service.generation.run import Done, GenerationPlan, GenerationRun
@@ -40,6 +40,8 @@ class StreamWatcher(Protocol):
     @property
     def sampled(self) -> Callable[[int, float, int], None]: ...
     def started(self, n_prompt: int, n_cached: int, sparse: SparsePrefillReport | None) -> None: ...
+    def began_again(self, n_tokens: int, n_cached: int) -> None: ...
+    def resumed(self, n_told: int) -> None: ...
     def finished(self, replies: Sequence[Finished]) -> None: ...
 
 
@@ -105,6 +107,11 @@ class GenerationStream:
         return self._run.fold.n_unread_messages(self._limits.max_tokens)
 
     @property
+    def told(self) -> Sequence[Reply]:
+        """The replies that the caller of a resumed request has, once its start was taken. See GenerationFold.told."""
+        return self._run.fold.told
+
+    @property
     def is_open(self) -> bool:
         """The engine still runs it."""
         return self._run.is_open
@@ -132,7 +139,7 @@ class GenerationStream:
                     if not self._run.fold.n_unread_tokens:
                         self._end_merging()
                     self._reader_left()
-                    return self._finish(reply) if isinstance(reply, Finished) else reply
+                    return reply if isinstance(reply, Chunk) else self._noted(reply)
                 if not self._run.is_open:
                     if self._run.failure is not None:
                         raise self._run.failure
@@ -173,9 +180,21 @@ class GenerationStream:
         if is_output:
             self._sampled(1, now, cast(TokenEvent, event).stream)
         elif isinstance(event, StartedEvent):
-            self.has_started = True
-            self._watcher.started(event.n_tokens, event.n_cached_tokens, sparse_prefill_of(event))
+            self._begin(event)
         self._notify_reader(now)
+
+    def _begin(self, event: StartedEvent) -> None:
+        """A prompt is evaluated. The sequences of a resumed request have one each, with the outputs behind it."""
+        n_told, n_cached = self._run.fold.n_again(event), event.n_cached_tokens
+        if not self.has_started:
+            n_prompt = event.n_tokens - n_told
+            self._watcher.started(n_prompt, min(n_cached, n_prompt), sparse_prefill_of(event))
+            n_cached -= min(n_cached, n_prompt)
+        else:
+            n_told = event.n_tokens
+        self.has_started = True
+        if self._run.fold.is_resumed:
+            self._watcher.began_again(n_told, n_cached)
 
     def _compute(self, work: Callable[[], AllowNext], done: Done) -> None:
         """Computes a mask on a worker, since some take long."""
@@ -286,10 +305,17 @@ class GenerationStream:
             )
         )
 
+    def _noted(self, reply: Started | Finished) -> Reply:
+        if isinstance(reply, Finished):
+            return self._finish(reply)
+        if self._run.fold.is_resumed:
+            self._watcher.resumed(reply.resumed_tokens)
+        return reply
+
     def _finish(self, reply: Finished) -> Finished:
         if reply.timings is not None:
             reply = replace(reply, timings=replace(reply.timings, blocked=self._blocked))
         self._finished.append(reply)
-        if len(self._finished) == self.n_sequences:
+        if len(self._finished) == self._run.fold.n_ends:
             self._watcher.finished(self._finished)
         return reply

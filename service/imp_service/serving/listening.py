@@ -39,6 +39,7 @@ class ListenError(Exception):
         return cls("CANNOT_CREATE", where, str(error.strerror or error))
 
 
+OTHER_HTTP = "another address with --http"
 # sun_path holds 108 bytes, the ending NUL among them.
 MAX_PATH_BYTES = 107
 # Owner and group, whatever umask the process was started with.
@@ -165,10 +166,17 @@ def checked_addresses(listen: ListenSettings, log: Log) -> Addresses:
         metrics=one(listen.metrics),
     )
     _check_free(found.grpc, "other addresses with --listen and --http")
-    _check_free(found.http, "another address with --http")
+    _check_free(found.http, OTHER_HTTP)
     for key in ("health", "admin", "metrics"):
         if (address := getattr(found, key)) is not None:
             _check_free([address], f"another address with --set listen.{key}")
+    return found
+
+
+def checked_http(listen: ListenSettings, log: Log) -> tuple[Address, ...]:
+    """The same for HTTP alone."""
+    found = tuple(bindable(text, log) for text in listen.http)
+    _check_free(found, OTHER_HTTP)
     return found
 
 
@@ -186,7 +194,9 @@ def _check_free(addresses: Iterable[Address], advice: str) -> None:
 def check_all(addresses: Iterable[Address]) -> None:
     """Raises ListenError for the first address that cannot be bound. Leaves none bound."""
     for address in addresses:
-        if (path := address.socket_path) is not None:
+        if address.descriptor is not None:
+            _inherited(address).close()
+        elif (path := address.socket_path) is not None:
             check(path)
         else:
             _check_port(address)
@@ -194,6 +204,11 @@ def check_all(addresses: Iterable[Address]) -> None:
 
 def bind_socket(address: Address) -> tuple[socket.socket, str]:
     """Binds a checked address for a listener without gRPC. Returns the address with the port that was chosen."""
+    if address.descriptor is not None:
+        listening = _inherited(address)
+        os.close(address.descriptor)  # it would keep the address after the listener's end
+        is_tcp = listening.family != socket.AF_UNIX
+        return listening, _tcp_text(listening.getsockname()) if is_tcp else address.text
     path = address.socket_path
     try:
         if path is not None:
@@ -208,6 +223,33 @@ def bind_socket(address: Address) -> tuple[socket.socket, str]:
     except OSError as error:
         raise ListenError.from_os(address.text, error) from None
     return listening, address.with_port(listening.getsockname()[1])
+
+
+def is_abstract(listening: socket.socket) -> bool:
+    """Whether it is a Unix socket without a file, whose rights would limit who may connect."""
+    name = listening.getsockname()
+    return listening.family == socket.AF_UNIX and isinstance(name, bytes) and name.startswith(b"\0")
+
+
+def _inherited(address: Address) -> socket.socket:
+    """A copy of the listening socket that this process has inherited."""
+    assert address.descriptor is not None  # narrows
+    try:
+        if not stat.S_ISSOCK(os.fstat(address.descriptor).st_mode):
+            raise ListenError("CANNOT_CREATE", address.text, "found no socket, expected one that listens")
+        listening = socket.socket(fileno=os.dup(address.descriptor))
+    except OSError as error:
+        raise ListenError.from_os(address.text, error) from None
+    if not listening.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        listening.close()
+        raise ListenError("CANNOT_CREATE", address.text, "found another socket, expected one that listens")
+    return listening
+
+
+def _tcp_text(name: tuple[str, int]) -> str:
+    """The address of a TCP socket."""
+    host, port = name[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _check_port(address: Address) -> None:

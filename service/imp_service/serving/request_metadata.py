@@ -1,4 +1,4 @@
-"""The metadata of a call: priority, tenant and trace. Other keys are ignored.
+"""The metadata of a call: priority, tenant, trace, and whether it goes on elsewhere. Other keys are ignored.
 
 gRPC refuses metadata beyond `limits.max_metadata_bytes`. It counts 32 bytes for each key, so that limits their number.
 """
@@ -13,7 +13,7 @@ from imp_service.api.errors import Violation, refuse
 from imp_service.generation.limits import BOUNDS
 from imp_service.tables import LIMITS
 
-PRIORITY_KEY, TENANT_KEY = "imp-priority", "imp-tenant"
+PRIORITY_KEY, TENANT_KEY, RESUMES_KEY = "imp-priority", "imp-tenant", "imp-resumes"
 # https://www.w3.org/TR/trace-context/
 MAX_TRACESTATE_BYTES = 512
 
@@ -31,16 +31,24 @@ class RequestMetadata:
     tenant: str = ""
     traceparent: str = ""
     tracestate: str = ""
+    # The caller goes on with another server if this one drains.
+    resumes: bool = False
 
 
 def read_request_metadata(pairs: Iterable[tuple[str, str | bytes]]) -> RequestMetadata:
     """Raises FieldsInvalid, with the keys as paths."""
-    found: dict[str, list[str]] = {PRIORITY_KEY: [], TENANT_KEY: [], "traceparent": [], "tracestate": []}
+    found: dict[str, list[str]] = {
+        PRIORITY_KEY: [],
+        TENANT_KEY: [],
+        RESUMES_KEY: [],
+        "traceparent": [],
+        "tracestate": [],
+    }
     for key, value in pairs:
         if key in found:
             found[key].append(value if isinstance(value, str) else value.decode("latin-1"))
-    priorities, tenants = found[PRIORITY_KEY], found[TENANT_KEY]
-    refuse([*_priority_violations(priorities), *_tenant_violations(tenants)])
+    priorities, tenants, resumes = found[PRIORITY_KEY], found[TENANT_KEY], found[RESUMES_KEY]
+    refuse([*_priority_violations(priorities), *_tenant_violations(tenants), *_resumes_violations(resumes)])
     traceparent = _traceparent(found["traceparent"])
     tracestate = ",".join(found["tracestate"])
     return RequestMetadata(
@@ -48,6 +56,7 @@ def read_request_metadata(pairs: Iterable[tuple[str, str | bytes]]) -> RequestMe
         tenant=tenants[0] if tenants else "",
         traceparent=traceparent,
         tracestate=tracestate if traceparent and _TRACESTATE.fullmatch(tracestate) else "",
+        resumes=bool(resumes),
     )
 
 
@@ -65,6 +74,13 @@ def _tenant_violations(values: list[str]) -> Iterator[Violation]:
         yield Violation(TENANT_KEY, "given twice")
     elif values and not _TENANT.fullmatch(values[0]):
         yield Violation(TENANT_KEY, f"expected 1 to {LIMITS.tenant_bytes} printable characters of ASCII, no space")
+
+
+def _resumes_violations(values: list[str]) -> Iterator[Violation]:
+    if len(values) > 1:
+        yield Violation(RESUMES_KEY, "given twice")
+    elif values and values[0] != "1":
+        yield Violation(RESUMES_KEY, "expected 1")
 
 
 def _traceparent(values: list[str]) -> str:

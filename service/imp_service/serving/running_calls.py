@@ -11,6 +11,9 @@ from typing import Protocol
 class RunningCall(Protocol):
     """A call that can be ended from outside."""
 
+    # Its caller goes on with another server.
+    goes_on_elsewhere: bool
+
     def end(self, error: Exception) -> None:
         """Ends the call with this error soon. A second error changes nothing."""
 
@@ -78,6 +81,12 @@ class RunningCalls:
                 await self.wait_until_idle()
         except TimeoutError:
             return
+
+    def end_those_that_go_on(self, error: Exception) -> None:
+        """Ends every request whose caller goes on elsewhere."""
+        for call in tuple(self._requests):
+            if call.goes_on_elsewhere:
+                call.end(error)
 
     def end_others(self, error: Exception) -> None:
         """Ends every call that is not a request."""

@@ -6,8 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Protocol
 
+from imp_service.api.resume import Origin
+from imp_service.serving.errors.error_table import CANCELLED
 from imp_service.serving.refusal import Refusal
 
 
@@ -41,6 +44,10 @@ class RunningRequest:
     # None while the prompt is tokenized.
     stream: EngineStream | None = None
     is_aborted: bool = False
+    # By which its caller resumes it. Unlike the id, no other request has it. Empty: nobody can.
+    resumed_by: str = ""
+    # Of its stream. None: it has none, or it is not planned yet.
+    origin: Origin | None = None
 
     @property
     def has_started(self) -> bool:
@@ -96,6 +103,16 @@ class RunningRequests:
     def __iter__(self) -> Iterator[RunningRequest]:
         """In order of admission."""
         return iter(list(self._running))
+
+    def take_over(self, resumed: RunningRequest) -> None:
+        """Ends the calls of earlier requests that this one of their tenant resumes: their caller goes on with it.
+
+        A request with the same id and another origin is of another stream.
+        """
+        for request in takewhile(lambda each: each is not resumed, self):
+            is_same = (request.tenant, request.resumed_by) == (resumed.tenant, resumed.resumed_by)
+            if is_same and request.resumed_by and request.origin == resumed.origin:
+                request.end(Refusal(CANCELLED, "the request goes on in another call"))
 
     @contextmanager
     def register(

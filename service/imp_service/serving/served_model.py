@@ -9,7 +9,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from imp_service.config.settings import Settings
-from imp_service.generation.limits import COUNTS, CoreLimits
+from imp_service.generation.limits import CONTEXT, COUNTS, CoreLimits
+from imp_service.generation.text_side import INFILL, REASONING_BUDGET
 from imp_service.serving.model_names import public_name
 from imp_service.text import ConstraintKind
 
@@ -45,10 +46,8 @@ class ServedModel(CoreLimits):
     embedder: Embedder | None = None
     # What reads the images of prompts; None: the model takes none.
     images: Images | None = None
-    # The model's family writes reasoning.
-    reasons: bool = False
-    # The model fills in the middle.
-    fills_gaps: bool = False
+    # What the model does besides generating text, by the names of TextSide.
+    capabilities: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, model: ModelRuntime, settings: Settings) -> ServedModel:
@@ -66,12 +65,23 @@ class ServedModel(CoreLimits):
             template=model.text.template_source or "",
             embedder=model.embedder,
             images=model.images,
-            reasons=model.text.dialect.reasoning is not None,
-            fills_gaps=model.tokenizer.infill is not None,
+            capabilities=model.text.capabilities(has_head=model.embedder.facts.has_head),
         )
+
+    @property
+    def reasons(self) -> bool:
+        """The model's family writes reasoning."""
+        return REASONING_BUDGET in self.capabilities
+
+    @property
+    def fills_gaps(self) -> bool:
+        """The model fills in the middle."""
+        return INFILL in self.capabilities
 
     def most(self, name: str) -> float:
         """A limit of the core by its name, or of the settings by its key; a time in seconds."""
+        if name == CONTEXT:
+            return self.max_context
         found = COUNTS[name] if name in COUNTS else attrgetter(name)(self.settings)
         return found.total_seconds() if isinstance(found, timedelta) else found
 

@@ -1,4 +1,4 @@
-"""Computes the digest of the weights, and asks what decodes images, in the background once the model serves."""
+"""Computes the digest of the weights, in the background once the model serves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable
 from imp_service.core import Error
 from imp_service.core.weights import sha256_of
 from imp_service.generation import ModelRuntime
-from imp_service.media import ImagesRefused
 from imp_service.serving.background import BackgroundThreads
 from imp_service.serving.lifecycle import Lifecycle, Phase
 
@@ -26,9 +25,6 @@ class WeightsDigest:
         self._background, self._model, self._checked = background, model, checked
         # In hexadecimal; empty until known. Set once, by the thread.
         self.sha256 = ""
-        # The versions of the libraries that decide the pixels of images. Empty if the model reads none, or if they did
-        # not start.
-        self.decoders = ""
         self._has_begun = False
         lifecycle.watch(self._enter)
 
@@ -36,32 +32,21 @@ class WeightsDigest:
         if phase is not Phase.SERVING or self._has_begun:
             return
         self._has_begun = True
-        checked, model = self._checked() or "", self._model()
-        if checked and model.images is None:
+        checked, model = self._checked(), self._model()
+        if checked:
             self.sha256 = checked
             _close(model)
         else:
-            self._background.start("imp-digest", lambda goes_on: self._compute(model, checked, goes_on))
+            self._background.start("imp-digest", lambda goes_on: self._compute(model, goes_on))
 
-    def _compute(self, model: ModelRuntime, checked: str, goes_on: Callable[[], bool]) -> None:
+    def _compute(self, model: ModelRuntime, goes_on: Callable[[], bool]) -> None:
         try:
-            self.decoders = _decoders(model)
-            self.sha256 = checked or sha256_of(model.weight_files, goes_on) or ""
+            self.sha256 = sha256_of(model.weight_files, goes_on) or ""
         except Error:
             # The file has changed, or the model is closed: it stays unknown.
             self.sha256 = ""
         finally:
             _close(model)
-
-
-def _decoders(model: ModelRuntime) -> str:
-    if model.images is None:
-        return ""
-    try:
-        found = model.images.libraries()
-    except ImagesRefused:  # the digest of the weights is worth having alone
-        return ""
-    return f"pillow{found['pil']}-jpeg{found['libjpeg_turbo']}"
 
 
 def _close(model: ModelRuntime) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from imp_service._core import (
+    ARITHMETIC_REVISION,
     LIMITS,
     EngineField,
     KvType,
@@ -42,6 +43,7 @@ KEEP_ALL = 10000
 REASONS: Mapping[str, str] = reasons()
 
 __all__ = [
+    "ARITHMETIC_REVISION",
     "DRAFTERS",
     "DRY",
     "DRY_FIELDS",

@@ -50,6 +50,8 @@ def access_fields(facts: CallFacts, model: str) -> dict[str, Field]:
             "cached_tokens": facts.n_cached,
             "output_tokens": facts.n_output,
         }
+    if facts.n_resumed:
+        fields["resumed_tokens"] = facts.n_resumed
     if facts.n_inputs:
         fields["inputs"] = facts.n_inputs
     if facts.sparse is not None and facts.sparse.is_sparse:

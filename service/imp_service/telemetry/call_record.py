@@ -25,6 +25,8 @@ class CallFacts:
     n_prompt: int = 0
     n_cached: int = 0
     n_output: int = 0
+    # Outputs that the caller had before the call.
+    n_resumed: int = 0
     # Texts or pairs whose vectors or scores the call returned.
     n_inputs: int = 0
     n_drafted: int = 0
@@ -72,6 +74,15 @@ class CallRecord:
         self.metrics.prompt_computed.inc(n_prompt - n_cached - n_skipped)
         self.metrics.prompt_cached.inc(n_cached)
 
+    def recomputed(self, n_tokens: int) -> None:
+        """A resumed request evaluated so many tokens besides its prompt."""
+        self.metrics.prompt_recomputed.inc(n_tokens)
+
+    def resumed(self, n_told: int) -> None:
+        """The request goes on behind so many outputs that its caller has."""
+        self.facts.n_resumed = n_told
+        self.metrics.resumed.inc()
+
     def sampled(self, n_tokens: int, at: float, stream: int = 0) -> None:
         """The engine produced `n_tokens` more tokens of a sequence at time `at`."""
         if n_tokens <= 0:
@@ -113,9 +124,10 @@ class CallRecord:
         self.facts.timings = timings
         if usage is not None:
             self.facts.n_drafted, self.facts.n_accepted = usage.draft_tokens, usage.accepted_draft_tokens
-            if usage.output_tokens > self.facts.n_output:
+            n_new = usage.output_tokens - self.facts.n_resumed
+            if n_new > self.facts.n_output:
                 # A stop token that the caller asked to see comes with the end, not as an output.
-                self.sampled(usage.output_tokens - self.facts.n_output, self.clock())
+                self.sampled(n_new - self.facts.n_output, self.clock())
         for reason in reasons:
             self.metrics.finish.labels(reason).inc()
         if timings is not None:

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from imp_service.api.resume import MISMATCHES
 from imp_service.telemetry.engine_numbers import EngineCollector
 from imp_service.telemetry.method import Method
 from imp_service.telemetry.weighted_histogram import WeightedHistogram
@@ -111,6 +112,15 @@ class Metrics:
         )
         self.prompt_computed = self.prompt_tokens.labels("computed")
         self.prompt_cached = self.prompt_tokens.labels("cached")
+        # What resumed requests evaluate besides their prompt: outputs that their callers have, and the prompt for each
+        # further sequence.
+        self.prompt_recomputed = self.prompt_tokens.labels("recomputed")
+        self.resumed = self._counter("imp_resumed", "Requests that went on with the outputs of a stream that broke.")
+        self.resume_mismatch = self._counter(
+            "imp_resume_mismatch", "Requests that could not, by what differed from the stream's server.", ("differs",)
+        )
+        for what in MISMATCHES:
+            self.resume_mismatch.labels(what)
         self.sparse_prefill = self._counter(
             "imp_sparse_prefill",
             "Prompts for which sparse prefill was asked for, by what was done and why it was not sparse.",

@@ -67,31 +67,34 @@ def test_dec_3_a_batch_gives_the_bits_of_each_alone(settings: tuple[str, ...], a
         assert any(each.usage.cached_prompt_tokens > 0 for each in again.values())
 
 
-def test_dec_3_grpc_gives_the_same_bits_beside_generations(http: HttpServed, alone: list[Decision]) -> None:
+def test_dec_3_dec_9_both_doors_give_the_same_bits_beside_each_other_and_generations(
+    http: HttpServed, alone: list[Decision]
+) -> None:
     stub, stop = http.served.inference, threading.Event()
 
     def generate() -> None:
         while not stop.is_set():
             http.chat("Tell a story", max_tokens=40, seed=3)
 
+    def over_grpc(i: int) -> Any:
+        return bits(stub.Decide(message(TEXTS[i], BODIES[i])))
+
+    def over_http(i: int) -> Any:
+        return http.client.post("/v1/decisions", {"input": TEXTS[i], "questions": [BODIES[i]]}).json["answers"]
+
     others = threading.Thread(target=generate)
     others.start()
     try:
         with ThreadPoolExecutor(8) as pool:
-            found = list(pool.map(lambda i: stub.Decide(message(TEXTS[i], BODIES[i])), range(N)))
+            asked_both = [(pool.submit(over_grpc, i), pool.submit(over_http, N - 1 - i)) for i in range(N)]
+            by_grpc = [each.result() for each, _ in asked_both]
+            by_http = [each.result() for _, each in asked_both][::-1]
     finally:
         stop.set()
         others.join()
-    assert [i for i in range(N) if bits(found[i]) != bits(alone[i])] == []
-    assert bits(stub.Decide(message(TEXTS[1], BODIES[0]))) != bits(alone[0])
-
-
-def test_dec_3_dec_9_http_gives_the_same_bits(http: HttpServed, alone: list[Decision]) -> None:
-    for i in range(0, N, 2):
-        reply = http.client.post("/v1/decisions", {"input": TEXTS[i], "questions": [BODIES[i]]})
-        assert reply.json["answers"] == answers([BODIES[i]], [alone[i]])
-    other = http.client.post("/v1/decisions", {"input": TEXTS[1], "questions": [BODIES[0]]})
-    assert other.json["answers"] != answers([BODIES[0]], [alone[0]])
+    assert [i for i in range(N) if by_grpc[i] != bits(alone[i])] == []
+    assert by_http == [answers([body], [decision]) for body, decision in zip(BODIES, alone, strict=True)]
+    assert over_grpc(1) != bits(alone[0]) and over_http(1) != answers([BODIES[0]], [alone[0]])
 
 
 def test_dec_3_questions_of_one_request_do_not_change_each_other(http: HttpServed, alone: list[Decision]) -> None:

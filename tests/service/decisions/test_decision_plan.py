@@ -12,11 +12,14 @@ from itertools import product
 import numpy as np
 import pytest
 
+import imp_service
 from imp_service import FieldsInvalid, LanguageModel
 from imp_service.api.chat_prompt import ChatMessage, ChatPrompt
 from imp_service.api.decisions import Decision, DecisionRequest, IntegerRange
-from imp_service.generation.decision import ROOT, DecisionPlan, Path, log_total, tokens_after
+from imp_service.generation.decision import ROOT, DecisionPlan, Path, log_total, some_at_a_time, tokens_after
+from imp_service.tables import LIMITS
 from imp_service.text import Tokenizer
+from support.calls.decisions import bits
 from support.oracles.decision_oracle import Row, label_masses, label_probabilities
 from support.oracles.tolerances import LABELS, LAST_PLACE, LOG_OF_SUM
 from support.run.release_run import repetitions
@@ -144,10 +147,56 @@ def test_dec_6_beginnings_are_evaluated_once(library: LanguageModel) -> None:
         return library._runtime.plan_decision(DecisionRequest(PROMPT, tuple(labels), numbers))
 
     assert plan(SINGLES).continuations == ()
+    [[single]] = plan(SINGLES).groups
+    assert len(single) == 1
     digits = {tuple(library.tokenize(str(n), add_special_tokens=False)) for n in range(100, 1000)}
     beginnings = {path[:n] for path in digits for n in range(1, len(path))}
     assert set(plan(numbers=IntegerRange(100, 999)).continuations) == beginnings
     assert len(beginnings) < 900
+    groups = plan(numbers=IntegerRange(100, 999)).groups
+    outputs = [each for group in groups for each in group]
+    assert max(map(len, groups)) == LIMITS.run_sequences
+    # Each beginning is that of some outputs, and no outputs are part of others.
+    assert {each[:n] for each in outputs for n in range(len(each))} == {(), *beginnings}
+    assert not any(a != b and b[: len(a) - 1] == a[:-1] and len(a) < len(b) for a in outputs for b in outputs)
+    assert {each[:n] for each in outputs for n in range(1, len(each) + 1)} <= {
+        path[:n] for path in digits for n in range(1, len(path) + 1)
+    }
+
+
+def test_dec_6_few_rows_are_held_at_once() -> None:
+    groups = [((1, 2), (3, 4, 5)), ((6,) * 60,), ((7,),), ((8,) * 70,), ((9, 9),)]
+    found = list(some_at_a_time(list(enumerate(groups))))
+    assert [[i for i, _ in part] for part in found] == [[0], [1, 2], [3], [4]]
+    assert list(some_at_a_time([])) == []
+
+
+def test_dec_6_the_prompt_is_evaluated_once(library: LanguageModel) -> None:
+    stats, labels = library._runtime.client.engine.stats, [f"{a} {b}" for a in "abcd" for b in "xyz"]
+    prompt = "There was a small house at the end of the road, and in it lived "
+    n_prompt = len(library.tokenize(prompt))
+
+    def rows(labels: Sequence[str]) -> tuple[int, int, int]:
+        before = stats()
+        decision = library.decide(prompt, labels, bypass_prefix=True)
+        after = stats()
+        n_prefill, n_decode = after.n_prefill_rows, after.n_decode_rows
+        return n_prefill - before.n_prefill_rows, n_decode - before.n_decode_rows, decision.evaluations
+
+    plan = library._runtime.plan_decision(DecisionRequest(prompt, tuple(labels)))
+    [group] = plan.groups
+    assert rows(labels) == (n_prompt, sum(len(outputs) - 1 for outputs in group), len(plan.continuations))
+    assert rows(["a", "b"]) == (n_prompt, 0, 0)
+
+
+def test_dec_6_a_small_cache_takes_fewer_sequences_at_once() -> None:
+    labels = [f"{a} {b}" for a in ("red", "blue", "green") for b in ("cats", "dogs", "cows", "hens")]
+    with imp_service.load() as model, imp_service.load(None, "kv.bytes=192KiB", "limits.max_context=96") as small:
+        ids = (model.tokenize("Once upon a time there was a little farm with animals. ") * 9)[:84]
+        n_blocks = small._runtime.core.n_blocks
+        groups = small._runtime.plan_decision(DecisionRequest(ids, tuple(labels))).groups
+        assert 1 <= max(map(len, groups)) <= max(1, n_blocks - len(ids) // 16) < LIMITS.run_sequences
+        assert bits(small.decide(ids, labels)) == bits(model.decide(ids, labels))
 
 
 @pytest.mark.parametrize("text", ["yes", " yes", "\nyes", "<|im_end|>", "é", "▁x"])

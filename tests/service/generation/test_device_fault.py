@@ -18,7 +18,7 @@ from imp_service import (
 from imp_service.config import read_settings
 from imp_service.core import DeviceError
 from imp_service.generation import Generation
-from imp_service.serving.make_model import warm_up
+from imp_service.generation.warm_up import warm_up
 from support.servers.served_models import scripted
 
 FIRST = 300

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 import imp_service
 from imp_service import LanguageModel, Ranking, Vectors
 from imp_service.api.vectors import EmbedRequest
+from imp_service.core import make_error
+from imp_service.generation.limits import ASK_AGAIN
 from imp_service.generation.vector_run import VectorRun
-from imp_service.serving.make_model import warm_up
+from imp_service.generation.warm_up import warm_up
 from support.models.worded_encoders import write_encoder
 from support.oracles.tolerances import FLOAT32_ROUNDING, UNIT_LENGTH
 from support.text.hub_tokenizers import library_of, random_texts
@@ -98,6 +100,48 @@ def test_emb_4_more_texts_than_run_at_once_are_fed_one_after_another(model: Lang
         assert len(run._running) <= 2
         run.cancel()
         assert run.is_done and not few._runtime.client._handlers.keys() - {0}
+
+
+class Loop:
+    """Keeps what a run asks an event loop for."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], object]] = []
+        self.later: list[tuple[float, Callable[[], object]]] = []
+
+    def call_soon(self, work: Callable[[], object], /) -> None:
+        self.soon.append(work)
+
+    def call_later(self, seconds: float, work: Callable[[], object], /) -> None:
+        self.later.append((seconds, work))
+
+
+def test_emb_5_a_call_that_found_the_queue_full_asks_again(model: LanguageModel, folder: Path) -> None:
+    with imp_service.load(folder / "mean", FEW) as few:
+        client, loop, is_full = few._runtime.client, Loop(), True
+        run = VectorRun(few._runtime, few._runtime.embedder.plan_texts(EmbedRequest(TEXTS)), loop=loop)
+        run.begin()
+        submit = run._submit
+
+        def refused(index: int) -> None:
+            if is_full:
+                raise make_error("QUEUE_FULL", "others fill it")
+            submit(index)
+
+        def work_until(done: Callable[[], bool]) -> None:
+            while not done():
+                client.wait(lambda: bool(loop.soon))
+                loop.soon.pop(0)()
+
+        run._submit = refused  # type: ignore[method-assign]
+        work_until(lambda: run.is_starved)
+        assert not run.is_done and [seconds for seconds, _ in loop.later] == [ASK_AGAIN]
+        loop.later.pop()[1]()
+        assert run.is_starved and len(loop.later) == 1
+        is_full = False
+        loop.later.pop()[1]()
+        work_until(lambda: run.is_done)
+        assert bits(run.vectors()) == bits(model.embed(TEXTS)) and not loop.later
 
 
 def test_emb_4_prompts_change_vectors_as_text_before_it_does(model: LanguageModel) -> None:

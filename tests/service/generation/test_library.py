@@ -100,7 +100,8 @@ def test_lib_2_keywords_make_the_request_that_the_classes_make(library: Language
     every = set(inspect.signature(LanguageModel.generate).parameters) - {"self", "prompt"}
     kinds = {kind.value for kind in ConstraintKind}
     groups = {field.name for field in fields(GenerationRequest) if is_dataclass(field.default)}
-    assert every == keywords(requests[0]).keys() | kinds | groups | {"suffix"}  # which becomes the prompt
+    # The suffix becomes the prompt; requests that resume are tested elsewhere.
+    assert every == keywords(requests[0]).keys() | kinds | groups | {"suffix", "resume"}
 
 
 def test_lib_2_a_keyword_overrides_a_request_and_its_classes() -> None:

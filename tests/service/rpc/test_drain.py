@@ -69,9 +69,11 @@ def served(gate: Gate) -> Iterator[Served]:
             gate.open()
 
 
-def hung_stream(served: Served, gate: Gate) -> tuple[Any, list[pb.GenerateResponse]]:
+def hung_stream(
+    served: Served, gate: Gate, request: pb.GenerateRequest | None = None, metadata: Any = ()
+) -> tuple[Any, list[pb.GenerateResponse]]:
     """Returns a stream that has received all tokens up to and including HANGS, and that then hangs."""
-    stream = served.inference.Generate(ask([300], 20))
+    stream = served.inference.Generate(request or ask([300], 20), metadata=metadata)
     messages: list[pb.GenerateResponse] = []
     while len(tokens_of(messages)) < HANGS - 300:
         messages.append(next(stream))
@@ -152,6 +154,40 @@ def test_l04_streams_that_outlast_the_grace_are_cut_with_what_they_have_sent(ser
     served.wait_until(lambda: served.state.drain.is_drained, "drained")
     gate.open()
     served.wait_for_rest()
+
+
+# What a caller says that goes on with another server.
+RESUMES = (("imp-resumes", "1"),)
+
+
+def test_rsm_8_a_drain_does_not_wait_for_streams_that_go_on_elsewhere(served: Served, gate: Gate) -> None:
+    stream, messages = hung_stream(served, gate, metadata=RESUMES)
+    assert messages[0].started.HasField("origin")
+    begin(served)
+    served.jump(9)
+    assert served.state.calls.n_requests == 1
+    served.jump(1)
+    assert cut_short(stream, messages) == {"tokens_emitted": "10"}
+    served.wait_until(lambda: served.state.drain.is_drained, "drained")
+    gate.open()
+    served.wait_for_rest()
+
+
+def test_rsm_8_a_stream_that_no_server_can_go_on_with_keeps_the_grace(served: Served, gate: Gate) -> None:
+    with served.connection() as channel:
+        request = pb.PrefillRequest(session_id="s", position=0, step={"sample": False})
+        request.token_ids.ids.append(300)
+        assert call(channel, f"/{INFERENCE}/Prefill", request.SerializeToString()).code == "OK"
+    continued = pb.GenerateRequest(session_id="s", stop={"max_tokens": 20})
+    stream, messages = hung_stream(served, gate, continued, RESUMES)
+    assert not messages[0].started.HasField("origin")
+    begin(served)
+    served.jump(10)
+    served.wait_until(lambda: served.state.lifecycle.phase is Phase.DRAINING, "draining")
+    assert served.state.calls.n_requests == 1
+    gate.open()
+    messages += list(stream)
+    assert tokens_of(messages) == list(range(301, 321))
 
 
 def test_lif_6_l05_a_drain_is_taken_back(served: Served) -> None:

@@ -12,7 +12,8 @@ from imp_service.core import make_error
 from imp_service.core.errors import KIND_OF_REASON, field_invalid
 from imp_service.rpc.statuses import message_of, status_code, step_error, trailing_metadata
 from imp_service.serving.errors.error_table import CANCELLED, DEADLINE_EXCEEDED, ERRORS, Pushback, Retry
-from imp_service.serving.errors.failures import Failure, failure_of
+from imp_service.serving.errors.failure import Failure
+from imp_service.serving.errors.failures import failure_of
 from imp_service.serving.refusal import Refusal
 from imp_service.text import FieldInvalid, NativePanic, NoChatTemplate, TemplateFailed, TextError
 from support.calls.error_rows import DocumentedRow, advised_reasons, documented_rows

@@ -39,7 +39,9 @@ from support.calls.request_fields import (
 SMALL = ("limits.max_prompt_bytes=1KiB", "scheduler.max_running=4")
 SETTINGS = read_settings(None, SMALL).settings
 OPAQUE = ("google.protobuf.Any", "google.protobuf.Struct", "google.protobuf.BytesValue")
-SERVED_MODEL = ServedModel(SETTINGS, 2048, 2048, 512, ("imp demo", "alias"), ALL_CONSTRAINTS, reasons=True)
+SERVED_MODEL = ServedModel(
+    SETTINGS, 2048, 2048, 512, ("imp demo", "alias"), ALL_CONSTRAINTS, capabilities=("reasoning_budget",)
+)
 
 
 def paths_of(request: Message, served_model: ServedModel = SERVED_MODEL) -> list[str]:

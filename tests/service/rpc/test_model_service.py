@@ -18,6 +18,7 @@ from google.protobuf.json_format import MessageToDict
 
 import imp_service
 from imp_service import _core
+from imp_service.api.revision import API_REVISION
 from imp_service.cli.shell import main
 from imp_service.config import read_settings
 from imp_service.config.render import as_json
@@ -128,7 +129,9 @@ def test_rpc_15_pkg_1_the_server_is_described_as_it_is(served: Served) -> None:
     assert any(isa in name for isa in _core.known_isas())
     assert (info.kv_block_tokens, info.kv_blocks) == (16, served.state.model.core.n_blocks)
     assert (info.max_running, info.max_waiting) == (64, 256)
-    assert info.api_revision == 10
+    assert info.api_revision == API_REVISION
+    known = served.state.model.fingerprint
+    assert (info.fingerprint, dict(info.fingerprint_parts)) == (known.digest, dict(known.parts))
     assert unset_fields(info) <= {"revision"}
 
 
@@ -225,7 +228,9 @@ def test_rpc_40_before_the_model_is_loaded() -> None:
     with grpc.insecure_channel(server.addresses[0]) as channel:
         stub = model_pb2_grpc.ModelServiceStub(channel)
         info = stub.GetServerInfo(pb.GetServerInfoRequest())
-        assert unset_fields(info) - {"revision"} == {"device", "device_names", "threads", "kv_blocks"}
+        assert unset_fields(info) - {"revision"} == {
+            "device", "device_names", "threads", "kv_blocks", "fingerprint", "fingerprint_parts",
+        }  # fmt: skip
         assert stub.GetLoad(pb.GetLoadRequest()).load.running == 0
         with pytest.raises(grpc.RpcError) as raised:
             stub.GetModelInfo(pb.GetModelInfoRequest())

@@ -27,6 +27,7 @@ from imp_service.serving.refusal import Refusal
 from imp_service.serving.security.access import Access
 from imp_service.serving.server_state import ServerState
 from support.calls.admin_calls import LISTENS
+from support.calls.cut_streams import resuming
 from support.calls.error_rows import DocumentedRow, documented_rows
 from support.calls.failed_calls import FailedCall, failed
 from support.calls.session_calls import SessionCalls
@@ -139,6 +140,13 @@ class Provoker:
 
     def model_not_served(self) -> Provoked:
         return Provoked(failed(lambda: list(self.server().inference.Generate(ask("a", model="nosuch")))))
+
+    def resume_mismatch(self) -> Provoked:
+        stub = self.server().inference
+        request = ask("Once upon a time", 4)
+        going_on = resuming(request, list(stub.Generate(request))[:2])
+        going_on.sampling.temperature = 1
+        return Provoked(failed(lambda: list(stub.Generate(going_on))))
 
     def request_id_in_use(self) -> Provoked:
         served, closed = self.standing()

@@ -17,6 +17,7 @@ from imp_service.api.options import (
     StepOptions,
     StopOptions,
 )
+from imp_service.api.resume import Origin, Resume, ResumedSequence
 from imp_service.config import read_settings
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
@@ -74,6 +75,13 @@ def test_rpc_4_every_field_is_read() -> None:
     # The table has only 0 for stop.min_tokens, since more depends on max_tokens; a test below reads it.
     assert silent == refused | {"request_id", "model", "stop.min_tokens"}
     assert {path for path, _ in leaves(pb.GenerateRequest.DESCRIPTOR)} - APART - READ_ELSEWHERE <= GENERATE.keys()
+
+
+def test_rsm_1_what_came_of_a_stream_is_read() -> None:
+    origin = pb.Origin(server="a", request="b", seed=3, created=4)
+    sequences = [pb.ResumedSequence(token_ids=[5, 6]), pb.ResumedSequence(finished=True)]
+    found = read(pb.GenerateRequest(text="a", resume=pb.Resume(origin=origin, sequences=sequences))).resume
+    assert found == Resume(Origin("a", "b", 3, 4), [ResumedSequence([5, 6]), ResumedSequence([], finished=True)])
 
 
 def test_spc_40_the_options_of_sparse_prefill_are_read() -> None:

@@ -19,7 +19,6 @@ from imp_service.generation import ModelRuntime
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc
 from imp_service.server import service as service_module
-from imp_service.serving import make_model as make_model_module
 from imp_service.serving.make_model import make_model
 from support.calls.raw_calls import HEALTH, INFERENCE, call
 from support.calls.status_details import read_details
@@ -109,7 +108,7 @@ def test_rpc_11_w29_grpcs_own_retry_sees_a_server_through_its_load() -> None:
 
 
 def test_lif_1_l15_a_model_that_gives_no_real_output_is_never_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(make_model_module.math, "isfinite", lambda _: False)
+    monkeypatch.setattr("imp_service.generation.warm_up.math.isfinite", lambda _: False)
     it = Running(make_model, ())
     with pytest.raises(InternalError, match="warm-up") as failed:
         it.wait()

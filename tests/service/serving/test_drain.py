@@ -26,6 +26,7 @@ class Server:
         self._now = 0.0
         self._loop.time = lambda: self._now  # type: ignore[method-assign]
         self._cut_at: float | None = None
+        self.gone_on_at: float | None = None
         self.n_requests = 1
         self.log = mock.Mock()
         self._idle = self._loop.create_future()
@@ -36,6 +37,9 @@ class Server:
 
     async def wait_until_idle(self) -> None:
         await asyncio.shield(self._idle)
+
+    def end_those_that_go_on(self, error: Exception) -> None:
+        self.gone_on_at = self._now
 
     async def end_requests(self, error: Exception, within: float) -> None:
         self._cut_at = self._now
@@ -87,6 +91,8 @@ def server() -> Iterator[Server]:
 def test_lif_5_l03_a_drain_has_its_delay_and_then_its_grace(server: Server) -> None:
     server.begin()
     assert server.times(60) == (DELAY, DELAY + GRACE)
+    # Those that go on elsewhere leave when new work is refused.
+    assert server.gone_on_at == DELAY
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,11 @@ from imp_service.config import read_settings
 from imp_service.core import ModelError
 from imp_service.core.checkpoint import open_file
 from imp_service.core.weights import sha256_of
-from imp_service.media import Images, ImagesRefused
 from imp_service.models import demo_model_path
 from imp_service.pb import model_pb2 as pb
 from imp_service.pb import model_pb2_grpc
 from support.files.safetensors_writer import write_set
 from support.servers.served import serve
-from support.servers.vision_served import vision_model
 
 
 def digest_of(content: bytes) -> str:
@@ -92,17 +90,6 @@ def test_mod_14_of_a_file_changed_in_place_the_digest_stays_unknown(
     path, _, _, its = files
     when_digested(lambda: path.write_bytes(its + b"x"), monkeypatch, "serving.weights_digest")
     assert reported(path) == ""
-
-
-def test_mod_14_weights_have_a_digest_where_nothing_decodes_images(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: Any) -> None:
-        raise ImagesRefused("images", "no process decodes them")
-
-    monkeypatch.setattr(Images, "libraries", refuse)
-    model = vision_model(tmp_path)
-    assert reported(tmp_path / "tiny.gguf", model=model) == digest_of((tmp_path / "tiny.gguf").read_bytes())
 
 
 def test_mod_14_a_pinned_digest_is_compared_with_the_file_that_was_opened(

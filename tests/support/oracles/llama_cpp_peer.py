@@ -67,7 +67,8 @@ def has_amx() -> bool:
 
 
 @contextmanager
-def _context(path: Path, n_tokens: int) -> Iterator[tuple[Any, int]]:
+def _context(path: Path, n_tokens: int, *, makes_vectors: bool = False) -> Iterator[tuple[Any, Any]]:
+    """A context, and the model in it."""
     model_params = plain_model_params()
     model_params.use_mmap = False
     model = llama_cpp.llama_model_load_from_file(bytes(path), model_params)
@@ -77,25 +78,45 @@ def _context(path: Path, n_tokens: int) -> Iterator[tuple[Any, int]]:
     params.n_threads = params.n_threads_batch = 1
     params.type_k = params.type_v = _F32
     params.flash_attn_type = _NO_FLASH_ATTENTION
+    params.embeddings = makes_vectors
     context = llama_cpp.llama_init_from_model(model, params)
     try:
-        yield context, llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
+        yield context, model
     finally:
         llama_cpp.llama_free(context)
         llama_cpp.llama_model_free(model)
 
 
+@contextmanager
+def _batch(tokens: Sequence[int]) -> Iterator[Any]:
+    """All rows of one sequence."""
+    batch = llama_cpp.llama_batch_init(len(tokens), 0, 1)
+    batch.n_tokens = len(tokens)
+    for i, token in enumerate(tokens):
+        batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, i, 1, 1
+        batch.seq_id[i][0] = 0
+    try:
+        yield batch
+    finally:
+        llama_cpp.llama_batch_free(batch)
+
+
 def logits(path: Path, tokens: Sequence[int]) -> NDArray[np.float64]:
     """Returns the logits of all rows of one sequence, evaluated in one batch."""
-    with _context(path, len(tokens)) as (context, vocab_size):
-        batch = llama_cpp.llama_batch_init(len(tokens), 0, 1)
-        batch.n_tokens = len(tokens)
-        for i, token in enumerate(tokens):
-            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, i, 1, 1
-            batch.seq_id[i][0] = 0
-        try:
-            assert llama_cpp.llama_decode(context, batch) == 0
-            rows = np.ctypeslib.as_array(llama_cpp.llama_get_logits(context), (len(tokens), vocab_size))
-            return rows.astype(np.float64)
-        finally:
-            llama_cpp.llama_batch_free(batch)
+    with _context(path, len(tokens)) as (context, model), _batch(tokens) as batch:
+        vocab_size = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
+        assert llama_cpp.llama_decode(context, batch) == 0
+        rows = np.ctypeslib.as_array(llama_cpp.llama_get_logits(context), (len(tokens), vocab_size))
+        return rows.astype(np.float64)
+
+
+def vectors(path: Path, texts: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+    """Returns the vector of each text, by the pooling that the file names."""
+    with _context(path, max(map(len, texts)), makes_vectors=True) as (context, model):
+        found = []
+        for tokens in texts:
+            with _batch(tokens) as batch:
+                assert llama_cpp.llama_encode(context, batch) == 0
+            width = (llama_cpp.llama_model_n_embd(model),)
+            found.append(np.ctypeslib.as_array(llama_cpp.llama_get_embeddings_seq(context, 0), width).copy())
+        return np.array(found, np.float64)

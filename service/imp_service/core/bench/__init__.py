@@ -12,6 +12,7 @@ from imp_service.core.bench.report import (
     RowsResult,
     SparseResult,
     Spread,
+    VectorsResult,
 )
 
 __all__ = [
@@ -29,5 +30,6 @@ __all__ = [
     "SparseResult",
     "Spread",
     "Tools",
+    "VectorsResult",
     "run_bench",
 ]

@@ -8,6 +8,8 @@ from typing import Literal
 
 from imp_service.core.errors import field_invalid
 
+# Lengths of texts that become vectors, as far as a model takes them.
+TEXT_TOKENS = (32, 256)
 Kind = Literal["prefill", "decode"]
 
 
@@ -55,6 +57,11 @@ class BenchPlan:
     replay: Path | None = None  # a file of known answers, decoded without and with guesses, in each batch
     sparse_prefill: Path | None = None  # a file of prompts, evaluated as a whole and in part
     images: tuple[tuple[int, int], ...] = ()  # width and height of each
+    # Calls of a model that makes vectors: texts of each length, so many of them together. Without lengths TEXT_TOKENS.
+    text_tokens: tuple[int, ...] = ()
+    text_batches: tuple[int, ...] = (1, 64)
+    # The first option that has an effect only on a model that generates text; empty: none was given.
+    generation_option: str = ""
 
     def __post_init__(self) -> None:
         if any(tokens < 2 for tokens in self.decode):

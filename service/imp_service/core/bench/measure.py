@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from imp_service import _core
 from imp_service.config import Config
-from imp_service.core.bench.cases import BenchPlan, Case
+from imp_service.core.bench.cases import TEXT_TOKENS, BenchPlan, Case
 from imp_service.core.bench.engine_runs import DecodeBatch, EngineRuns
 from imp_service.core.bench.guesses import GuessBench, Sample, read_samples
 from imp_service.core.bench.json_lines import Encode
@@ -24,7 +25,8 @@ from imp_service.core.bench.report import (
     Spread,
 )
 from imp_service.core.bench.sparse_prompts import Divergence, SparseBench, read_prompts
-from imp_service.core.bench.work import Work, model_work
+from imp_service.core.bench.vectors import VectorBench
+from imp_service.core.bench.work import ModelWork, Work, model_work
 from imp_service.core.errors import field_invalid, make_error
 from imp_service.core.load import LoadedModel, load_weights
 
@@ -36,6 +38,8 @@ BUILT_IN_REMARK = (
 )
 SYNTHETIC_REMARK = "The weights are random: as fast as real ones, but their output is meaningless."
 WARM_UP_TOKENS = 8
+NO_POOLING = "none"
+NO_VECTORS = "this model generates no text, and its files do not say how a text becomes a vector; see imp inspect"
 # Measurements of a limit that a case exceeds.
 FURTHER_PROBES = 3
 
@@ -74,6 +78,7 @@ def run_bench(
         tuple(replay for report in reports for replay in report.replays),
         tuple(sparse for report in reports for sparse in report.sparse),
         tuple(image for report in reports for image in report.images),
+        tuple(vectors for report in reports for vectors in report.vectors),
     )
 
 
@@ -89,8 +94,7 @@ def _measure(
     pictures = None
     try:
         if not loaded.model.has_head:
-            words = "this model makes vectors and generates no text, and imp bench measures generation"
-            raise make_error("NOT_SUPPORTED_BY_MODEL", words, {"feature": "generation"})
+            plan = _without_generation(plan, loaded)
         pictures = None if tools.pictures_of is None else tools.pictures_of(loaded)
         loaded.start(cell_token=None if pictures is None else pictures.cell_token)
         bench = ModelBench(loaded, plan.reps, report)
@@ -106,6 +110,7 @@ def _measure(
         for case in [*cases, *overheads]:
             bench.require_room(case)
         images = None if pictures is None else bench.images(pictures, plan.images)
+        calls = bench.calls(plan)
         return BenchReport(
             model_facts(loaded, is_synthetic=file is not None),
             tuple(bench.measure(case) for case in cases),
@@ -119,11 +124,21 @@ def _measure(
             ),
             tuple(_sparse(bench, plan, prompts, tools.divergence)),
             tuple(images.measure(size) for size in plan.images) if images is not None else (),
+            tuple(bench.vectors.measure(texts, tokens) for texts, tokens in calls),
         )
     finally:
         if pictures is not None:
             pictures.close()
         loaded.close()
+
+
+def _without_generation(plan: BenchPlan, loaded: LoadedModel) -> BenchPlan:
+    """What a model that generates no text can be measured at. Raises if that is nothing, or not what was asked."""
+    option = plan.generation_option
+    if option or loaded.model.pooling == NO_POOLING:
+        words = f"{option}: this model generates no text" if option else NO_VECTORS
+        raise make_error("NOT_SUPPORTED_BY_MODEL", words, {"feature": "generation" if option else "embeddings"})
+    return replace(plan, prefill=(), decode=(), overhead_batches=())
 
 
 def _sparse(
@@ -161,7 +176,6 @@ class ModelBench:
         self._scheduler = loaded.config.settings.scheduler
         self._max_sessions = loaded.config.settings.sessions.max
         self._runs = EngineRuns(loaded.client, loaded.model.n_tokens)
-        self._work = model_work(loaded.model)
         self._reps = reps
         self._report = report
         self.threads: int = loaded.model.n_threads
@@ -169,7 +183,19 @@ class ModelBench:
         self._speculation = loaded.config.settings.speculation
         self._no_sparse_prefill = loaded.no_sparse_prefill
         self._sparse_prefill = loaded.config.settings.sparse_prefill
+        most = loaded.model.max_context
+        self.vectors = VectorBench(
+            self._runs,
+            threads=self.threads,
+            most_tokens=min(most, self._scheduler.step_tokens) if loaded.model.needs_whole_texts else most,
+            reps=reps,
+            report=report,
+        )
         self.guesses = GuessBench(self._runs, self.threads, self._speculation.max_draft_tokens, reps, report)
+
+    @cached_property
+    def _work(self) -> ModelWork:
+        return model_work(self._model)
 
     def samples(self, path: Path, encode: Encode | None) -> list[Sample]:
         """The known answers of a file. Each fits into the context."""
@@ -210,6 +236,19 @@ class ModelBench:
         for size in sizes:
             bench.require_room(size, self._model.max_context)
         return bench
+
+    def calls(self, plan: BenchPlan) -> list[tuple[int, int]]:
+        """The texts of each call that makes vectors, and the tokens of each text. Raises if one cannot run."""
+        if self._model.pooling == NO_POOLING:
+            return []
+        most = self._scheduler.max_waiting
+        for texts in plan.text_batches:
+            if texts > most:
+                raise field_invalid(f"batch {texts}", f"expected at most {most} texts (scheduler.max_waiting)")
+        lengths = plan.text_tokens or tuple(min(each, self.vectors.most_tokens) for each in TEXT_TOKENS)
+        for tokens in lengths:
+            self.vectors.require_room(tokens)
+        return [(texts, tokens) for tokens in dict.fromkeys(lengths) for texts in plan.text_batches]
 
     def require_room(self, case: Case) -> None:
         """Raises if the case cannot run."""

@@ -215,6 +215,17 @@ class ImageResult(Result):
         return self.gap_seconds.median / self.text_gap_seconds.median
 
 
+@dataclass(frozen=True, slots=True)
+class VectorsResult(Result):
+    """Calls that make the vectors of some texts."""
+
+    threads: int
+    texts: int  # of a call
+    tokens: int  # of a text
+    call_seconds: Spread
+    texts_per_s: Spread  # of each repetition
+
+
 def break_even(cost: float, n_guesses: int) -> float | None:
     """The share of right guesses at which a step of this cost gives as many tokens in a time as single steps."""
     if cost >= n_guesses + 1:
@@ -252,6 +263,7 @@ class BenchReport:
     replays: tuple[ReplayResult, ...] = ()
     sparse: tuple[SparseResult, ...] = ()
     images: tuple[ImageResult, ...] = ()
+    vectors: tuple[VectorsResult, ...] = ()
 
     def as_json(self) -> dict[str, object]:
         """The report as `imp bench --json` prints it. An incompatible change must change `schema`."""
@@ -266,4 +278,5 @@ class BenchReport:
             },
             "sparse_prefill": [sparse.as_json() for sparse in self.sparse],
             "images": [image.as_json() for image in self.images],
+            "vectors": [vectors.as_json() for vectors in self.vectors],
         }

@@ -14,6 +14,7 @@ from imp_service.core.installation import revision
 from imp_service.core.weights import count_parameters, weight_format
 from imp_service.generation import ModelRuntime
 from imp_service.generation.embedding_facts import EmbeddingFacts
+from imp_service.generation.text_side import DECISIONS, INFILL, REASONING_BUDGET
 from imp_service.media import FILE_FORMATS, Images
 from imp_service.pb import model_pb2 as pb
 from imp_service.rpc.call import GrpcCall
@@ -80,6 +81,9 @@ def write_model_info(model: ModelRuntime, served: ServedModel, weights_sha256: s
         num_tokens=served.n_tokens,
         drafters=model.drafters,
         supports_sparse_prefill=not model.no_sparse_prefill,
+        supports_infill=INFILL in served.capabilities,
+        supports_reasoning_budget=REASONING_BUDGET in served.capabilities,
+        supports_decisions=DECISIONS in served.capabilities,
     )
     if model.embedder.facts.embeds or model.embedder.facts.reranks:
         info.embeddings.CopyFrom(write_embedding_support(model.embedder.facts))
@@ -137,6 +141,8 @@ def write_server_info(state: ServerState) -> pb.GetServerInfoResponse:
         info.device_names.append(core.device_name)
         info.threads = core.n_threads
         info.kv_blocks = core.n_blocks
+        info.fingerprint = state.model.fingerprint.digest
+        info.fingerprint_parts.update(state.model.fingerprint.parts)
     return info
 
 

@@ -199,6 +199,8 @@ def _write_started_without_scores(
     message.model = model
     message.sampling.CopyFrom(write_sampling(started.sampling))
     message.media.extend(write_media(started.media))
+    if started.origin is not None:
+        message.origin.CopyFrom(inference_pb2.Origin(**asdict(started.origin)))
     if started.sparse_prefill is not None:
         message.sparse_prefill.CopyFrom(write_sparse_prefill(started.sparse_prefill))
 

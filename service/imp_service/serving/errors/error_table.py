@@ -85,6 +85,7 @@ ERRORS: Mapping[str, ErrorRow] = {
     "SESSION_BUSY": ErrorRow("ABORTED", Retry.YES, details=_RETRY, retry_after=_STEP),
     "NO_CANDIDATE": ErrorRow(_STATE, Retry.NO, ("position",)),
     "NO_PENDING_TOKEN": ErrorRow(_STATE, Retry.NO, ("held",)),
+    "RESUME_MISMATCH": ErrorRow(_STATE, Retry.ELSEWHERE, ("differs",)),
     "FEATURE_DISABLED": ErrorRow(_STATE, Retry.NO, details=(Detail.PRECONDITION_FAILURE,)),
     "NO_CHAT_TEMPLATE": ErrorRow(_STATE, Retry.NO),
     "TEMPLATE_INVALID": ErrorRow(_STATE, Retry.NO),

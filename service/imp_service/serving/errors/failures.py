@@ -3,49 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from imp_service.api.errors import FieldsInvalid, Violation
 from imp_service.config.errors import system_refusal
 from imp_service.core import Error
 from imp_service.serving.calls import Call
-from imp_service.serving.errors.error_table import BUG, CANCELLED, ERRORS, FIELD_INVALID, ErrorRow, Retry
+from imp_service.serving.errors.error_table import BUG, CANCELLED, ERRORS, FIELD_INVALID, Retry
+from imp_service.serving.errors.failure import MAX_MESSAGE_BYTES, Failure, shown
 from imp_service.serving.refusal import Refusal
 from imp_service.telemetry.log import Log
 from imp_service.text import TextError
 
 # The core adds its whole capacity to the details if the request can never fit. Callers do not get this detail.
 CAPACITY = "total"
-MAX_MESSAGE_BYTES = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """The failure of a call, or of one session's step in it. Each transport writes it in its own form."""
-
-    reason: str
-    message: str
-    request_id: str
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    violations: Sequence[Violation] = ()
-    retry_after: float | None = None
-    can_never_fit: bool = False
-
-    @property
-    def row(self) -> ErrorRow:
-        """The reason's row in the error table."""
-        return ERRORS[self.reason]
-
-    @property
-    def is_bug(self) -> bool:
-        """An unexpected exception. The log has its traceback; the caller does not get it."""
-        return self.reason == BUG
-
-    @property
-    def delay(self) -> float:
-        """Seconds until the caller may retry, if its reason allows that."""
-        return self.row.retry_after if self.retry_after is None else self.retry_after
 
 
 def failure_of(error: BaseException, *, request_id: str) -> Failure:
@@ -114,9 +85,3 @@ def drop_frames(error: BaseException) -> None:
         seen.add(id(each))
         each.__traceback__ = None
         left += (each.__cause__, each.__context__)
-
-
-def shown(text: str, max_bytes: int) -> str:
-    """The text for a caller: control characters are escaped, and it is cut to `max_bytes`."""
-    line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-    return line.encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from imp_service.serving.security.authentication import Authentication
-from imp_service.serving.security.identity_files import Identity, IdentityFiles
+from imp_service.serving.security.identity_files import Identity, read_identity
 from imp_service.serving.security.reloaded_files import FileWatcher, ReloadedFiles
 from imp_service.serving.security.tokens import Token, TokenFile, is_readable_by_all, read_keys, read_tokens
 from imp_service.serving.server_state import ServerState
@@ -64,12 +64,8 @@ class Access:
         return tokens
 
     def _read_identity(self) -> ReloadedFiles[Identity] | None:
-        settings = self._state.settings.tls
-        if settings.cert is None or settings.key is None:  # the settings have both or neither
-            return None
-        client_ca = None if settings.client_ca is None else Path(settings.client_ca)
-        files = IdentityFiles(Path(settings.cert), Path(settings.key), client_ca)
-        identity = ReloadedFiles("tls", files.paths, files.read, self._state.telemetry.log)
-        self._checks.append(identity.check_files)
-        self._state.reload.watch(identity)
+        identity = read_identity(self._state.settings.tls, self._state.telemetry.log)
+        if identity is not None:
+            self._checks.append(identity.check_files)
+            self._state.reload.watch(identity)
         return identity

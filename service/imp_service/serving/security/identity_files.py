@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imp_service.config.errors import ConfigError
-from imp_service.serving.security.reloaded_files import signature
+from imp_service.config.server_settings import TlsSettings
+from imp_service.serving.security.reloaded_files import ReloadedFiles, signature
+from imp_service.telemetry.log import Log
 
 # Files may be replaced between two reads. Then all are read again.
 ATTEMPTS = 3
@@ -58,6 +60,15 @@ class IdentityFiles:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(self.cert)
         with _blaming("tls.key", self.key, f"no private key in PEM, without a password, that fits {self.cert}"):
             context.load_cert_chain(self.cert, self.key, password=lambda: b"")
+
+
+def read_identity(settings: TlsSettings, log: Log) -> ReloadedFiles[Identity] | None:
+    """The identity that the settings name; None without TLS. Raises ConfigError."""
+    if settings.cert is None or settings.key is None:  # the settings have both or neither
+        return None
+    client_ca = None if settings.client_ca is None else Path(settings.client_ca)
+    files = IdentityFiles(Path(settings.cert), Path(settings.key), client_ca)
+    return ReloadedFiles("tls", files.paths, files.read, log)
 
 
 def _content(key: str, path: Path) -> bytes:

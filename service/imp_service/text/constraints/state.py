@@ -105,6 +105,15 @@ class ConstraintState:
         self._mask = None
         return True
 
+    def accept_all(self, token_ids: Sequence[int]) -> int:
+        """Takes the next outputs. Returns how many: all, or those before the first one that is not allowed."""
+        for n, token_id in enumerate(token_ids):
+            if n % _TOKENS_PER_REFILL == 0:
+                self.mask()
+            if not self.accept(token_id):
+                return n
+        return len(token_ids)
+
     def rollback(self, n_tokens: int) -> None:
         """Drops the last outputs."""
         if not 0 <= n_tokens <= self.n_accepted:

@@ -15,7 +15,7 @@ from imp_service.text.errors import FieldInvalid, NoChatTemplate, TemplateFailed
 from imp_service.text.limits import TextLimits
 from imp_service.text.templates.budget import Budget
 from imp_service.text.templates.chat_prompt import find_violations, template_variables, with_empty_content
-from imp_service.text.templates.environment import RaisedByTemplate, TemplateEnvironment
+from imp_service.text.templates.environment import DATE, RaisedByTemplate, TemplateEnvironment, dates
 from imp_service.text.templates.template_text import TemplateText, cut_text, join_printed
 from imp_service.text.tokens.metadata import TEMPLATE_KEY
 from imp_service.text.tokens.segments import TextSpan
@@ -88,14 +88,17 @@ class ChatTemplate:
         """The template's own text."""
         return self._source
 
-    def render(self, chat: ChatPrompt, *, in_parts: bool = False) -> RenderedChat:
+    def render(self, chat: ChatPrompt, *, in_parts: bool = False, at: float | None = None) -> RenderedChat:
         """The prompt. Raises `FieldInvalid` for an invalid conversation, `TemplateFailed` if rendering fails.
 
-        `in_parts`: the template gets each message's content as a list of parts.
+        `in_parts`: the template gets each message's content as a list of parts. `at`: the time that it may write, in
+        seconds since 1970; None: now.
         """
         for violation in find_violations(chat):
             raise violation
         variables = template_variables(chat, in_parts=in_parts) | self._special_tokens
+        if at is not None:
+            variables[DATE] = dates(lambda: datetime.fromtimestamp(at))
         marker = _mark_end(chat, variables) if chat.continue_final_message else None
         text = self._run_with_nulls(variables)
         if marker is not None:

@@ -58,6 +58,13 @@ class TemplateChoice:
         return not self._sources
 
     @property
+    def sources_in_use(self) -> list[bytes]:
+        """The sources of the templates that conversations may need, even of those that do not compile."""
+        names = dict.fromkeys((self._default, self._with_tools))
+        found = [self._sources[name][1] for name in names if name in self._sources]
+        return [source if isinstance(source, bytes) else str(source).encode(errors="replace") for source in found]
+
+    @property
     def source(self) -> str | None:
         """The source of the template for conversations without tools, even if it does not compile; None if missing."""
         _, source = self._sources.get(self._default, ("", None))

@@ -40,6 +40,21 @@ _MAX_RANGE = 100_000
 _DATE_WIDTH = re.compile(r"%[-_0^#+]*\d")
 
 
+# The function with which templates write the date.
+DATE = "strftime_now"
+
+
+def dates(now: Callable[[], datetime]) -> Callable[[str], str]:
+    """A function that writes a date in the form that it gets."""
+
+    def strftime_now(form: str) -> str:
+        if _DATE_WIDTH.search(form):
+            raise BudgetExceeded("a wide field in a date")
+        return now().strftime(form)
+
+    return strftime_now
+
+
 class RaisedByTemplate(TemplateRuntimeError):
     """The template called raise_exception."""
 
@@ -62,11 +77,6 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         # Filters and tests that do not exist: a rendering that reaches one fails.
         self.unknown_names: list[str] = []
 
-        def strftime_now(form: str) -> str:
-            if _DATE_WIDTH.search(form):
-                raise BudgetExceeded("a wide field in a date")
-            return now().strftime(form)
-
         self.globals = {
             "range": _bounded_range,
             "dict": dict,
@@ -74,7 +84,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             "joiner": Joiner,
             "namespace": Namespace,
             "raise_exception": _raise_exception,
-            "strftime_now": strftime_now,
+            DATE: dates(now),
         }
 
     # Generated code calls these methods; jinja2 defines their names.

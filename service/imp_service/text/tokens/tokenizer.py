@@ -166,6 +166,11 @@ class Tokenizer:
         """The digest of the vocabulary, computed at its first use."""
         return self._vocabulary.sha256()
 
+    @cached_property
+    def encoding_sha256(self) -> str:
+        """The digest of what decides the ids of a text, computed at its first use."""
+        return self._vocabulary.encoding_sha256(self._backends.document)
+
     def archive(self, chat_template: str | None) -> bytes:
         """The tokenizer as a zip of files that other programs read. Takes a moment: keep it off an event loop."""
         from imp_service.text.tokens.tokenizer_files import tokenizer_archive

@@ -117,6 +117,22 @@ class Vocabulary:
         """The digest of the table. Models with equal digests have the same ids."""
         return hashlib.sha256(self.table()).hexdigest()
 
+    def encoding_sha256(self, document: bytes | None) -> str:
+        """The digest of what decides the ids of a text: the table, how text is divided, merged and scored.
+
+        `document` is the tokenizer.json that says it in place of the other fields, if there is one.
+        """
+        texts = (self.kind.value, self.pre, self.before, self.after, self.prefix.value, self.removes_extra_spaces,
+                 self.strips_white_space, self.lowercases, self.strips_accents)  # fmt: skip
+        rules = sorted(self.match_rules.items()) if document is None else []
+        digest = hashlib.sha256(repr((texts, rules)).encode())
+        scores = b"" if self.scores is None else self.scores.tobytes()
+        pieces = () if document is not None else (b"\0".join(self.pieces), b"\0".join(self.merges))
+        for part in (self.types.tobytes(), scores, self.character_map, document or b"", *pieces):
+            digest.update(len(part).to_bytes(8, "little"))
+            digest.update(part)
+        return digest.hexdigest()
+
     def table(self) -> bytes:
         """For each id, in order: the length of its bytes (4 bytes, little endian), its type (1 byte) and its bytes."""
         heads = np.zeros(len(self), np.dtype([("n_bytes", "<u4"), ("type", "u1")]))

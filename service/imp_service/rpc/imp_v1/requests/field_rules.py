@@ -20,6 +20,7 @@ from imp_service.api.options import (
     StepOptions,
     StopOptions,
 )
+from imp_service.api.resume import Origin, Resume
 from imp_service.api.rules import ANYTHING, Bounds, Name, Names, Number, Seconds, TokenIds, count_violations
 from imp_service.api.vectors import EmbedOptions, RerankOptions
 from imp_service.rpc.imp_v1.requests import message_rules
@@ -130,7 +131,12 @@ RULES: Mapping[str, MessageRules] = {
         },
         (message_rules.exactly_one("prompt"), message_rules.fits_its_session),
     ),
-    "GenerateUnaryRequest": MessageRules({"request": NESTED}, (message_rules.required("request"),)),
+    "GenerateUnaryRequest": MessageRules(
+        {"request": NESTED}, (message_rules.required("request"), message_rules.not_resumed)
+    ),
+    "Resume": MessageRules(dict.fromkeys(names_of(Resume), ANYTHING)),
+    "ResumedSequence": MessageRules(dict.fromkeys(("token_ids", "finished"), ANYTHING)),
+    "Origin": MessageRules(dict.fromkeys(names_of(Origin), ANYTHING)),
     "PrefillRequest": MessageRules(
         {
             "session_id": NAME,

@@ -49,6 +49,12 @@ def required(field: str) -> MessageRule:
     return check
 
 
+def not_resumed(message: inference_pb2.GenerateUnaryRequest, path: str, served: ServedModel) -> Iterator[Violation]:
+    """Nothing came of a call without a stream."""
+    if message.request.HasField("resume"):
+        yield Violation(under(path, "request.resume"), "set, expected none in GenerateUnary: use Generate")
+
+
 def always(field: str, rule: ServedRule) -> MessageRule:
     """Checks a field without presence even if it has its default, zero or empty."""
 
@@ -66,6 +72,8 @@ def fits_its_session(request: inference_pb2.GenerateRequest, path: str, served: 
         yield Violation(under(path, "session_id"), "empty")
     if request.HasField("num_sequences") and request.num_sequences > 1:
         yield Violation(under(path, "num_sequences"), f"{request.num_sequences}, expected 1 with session_id")
+    if request.HasField("resume"):
+        yield Violation(under(path, "resume"), "set, expected none with session_id")
     if request.HasField("cache"):
         yield Violation(under(path, "cache"), "set, expected none with session_id")
     if read_options(SparsePrefillOptions, request.sparse_prefill).is_wanted:
@@ -99,9 +107,8 @@ def whitespace_of_json(constraint: types_pb2.Constraint, path: str, served: Serv
 
 def generates(message: Any, path: str, served: ServedModel) -> Iterator[Finding]:
     """Only a model that generates text has sessions."""
-    facts = None if served.embedder is None else served.embedder.facts
-    if facts is not None and not facts.has_head:
-        yield Refusal("NOT_SUPPORTED_BY_MODEL", facts.no_text, {"feature": "generation"})
+    if served.embedder is not None and (missing := served.embedder.facts.no_text):
+        yield Refusal("NOT_SUPPORTED_BY_MODEL", missing, {"feature": "generation"})
 
 
 def one_kind_of_input(request: inference_pb2.EmbedRequest, path: str, served: ServedModel) -> Iterator[Finding]:

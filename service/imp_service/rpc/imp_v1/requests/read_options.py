@@ -13,7 +13,8 @@ from google.protobuf.message import Message
 
 from imp_service.api import options
 from imp_service.api.float32 import shortest
-from imp_service.pb import types_pb2
+from imp_service.api.resume import Origin, Resume, ResumedSequence
+from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.durations import is_valid, seconds_of
 from imp_service.tables import LIMITS
 from imp_service.text import ConstraintKind, ConstraintSpec
@@ -44,6 +45,13 @@ def read_constraint(constraint: types_pb2.Constraint) -> ConstraintSpec | None:
     return ConstraintSpec(kind, source=getattr(constraint, name), unbounded_whitespace=any_spaces)
 
 
+def read_resume(resume: inference_pb2.Resume) -> Resume:
+    """What came of a stream. Token ids are not copied, since there may be many."""
+    origin = resume.origin
+    sequences = [ResumedSequence(each.token_ids, each.finished) for each in resume.sequences]
+    return Resume(Origin(origin.server, origin.request, origin.seed, origin.created), sequences)
+
+
 @cache
 def _readers(kind: type, message: type[Message]) -> Mapping[str, Reader]:
     known = message.DESCRIPTOR.fields_by_name
@@ -67,6 +75,8 @@ def _message_reader(message: Any) -> Reader:
         return _seconds
     if message is types_pb2.Constraint.DESCRIPTOR:
         return read_constraint
+    if message is inference_pb2.Resume.DESCRIPTOR:
+        return read_resume
     kind = getattr(options, message.name)
     return lambda value: read_options(kind, value)
 
