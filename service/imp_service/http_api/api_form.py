@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from http import HTTPStatus
 
-from imp_service.serving.errors.failures import Failure
+from imp_service.serving.errors.failure import Failure
 
 
 class ApiForm(ABC):

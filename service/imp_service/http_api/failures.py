@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from imp_service.api.errors import advised
 from imp_service.serving.errors.error_table import Detail, Retry
-from imp_service.serving.errors.failures import MAX_MESSAGE_BYTES, Failure, shown
+from imp_service.serving.errors.failure import MAX_MESSAGE_BYTES, Failure, shown
 
 Headers = list[tuple[str, str]]
 # The most bytes of one message with all violations.

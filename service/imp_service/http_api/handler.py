@@ -56,7 +56,7 @@ class HttpHandler:
                 check_body_head(exchange.headers, self._state.message_limit(has_images=route.takes_images))
             await self._run(exchange, route, part, cors)
         except HttpRefusal as refused:
-            form = self._routes.form_of(exchange.path)
+            form = self._routes.form_of(exchange.path, exchange.headers)
             headers, request_id = _with_id(refused.headers, exchange, form)
             body = form.refusal(refused.status, refused.code, refused.message, request_id)
             await exchange.reply(refused.status, [*cors, *headers], body, closes=refused.closes)
@@ -64,7 +64,7 @@ class HttpHandler:
             # A call reports its own failures, so this is a bug outside of every call.
             self._state.telemetry.log.raised("bug", error, method=exchange.method)
             status = HTTPStatus.INTERNAL_SERVER_ERROR
-            form = self._routes.form_of(exchange.path)
+            form = self._routes.form_of(exchange.path, exchange.headers)
             headers, request_id = _with_id(cors, exchange, form)
             body = form.refusal(status, "bug", "internal error", request_id)
             await exchange.reply(status, headers, body, closes=True)
@@ -89,7 +89,7 @@ class HttpHandler:
         method = Method("", route.name, "unary").path
         arrival = Arrival(method, route.policy, route.name, exchange.peer, _metadata(exchange))
         with self._state.sending.message() as reply:
-            await self._path.run(arrival, HttpTransport(exchange, cors, route.form), answer)
+            await self._path.run(arrival, HttpTransport(exchange, cors, route.form_for(exchange.headers)), answer)
 
 
 def _given_id(exchange: Exchange) -> str:

@@ -12,7 +12,7 @@ from imp_service.http_api.exchange import JSON, Exchange
 from imp_service.http_api.failures import headers_of, status_of
 from imp_service.serving.calls import Call, caller_has_gone
 from imp_service.serving.errors.error_table import DRAINING
-from imp_service.serving.errors.failures import Failure
+from imp_service.serving.errors.failure import Failure
 
 EVENTS = "text/event-stream"
 MOST_TOKENS = "imp-max-tokens"
@@ -39,6 +39,8 @@ class HttpCall(Call):
     error_code: str | None = None
     # Writes the body of a failure as the last event of a stream; None: as every stream of the API has it.
     failure_event: Callable[[bytes], bytes] | None = None
+    # Writes what replaces that event for a caller that then resumes; None, here and from it: the event is sent.
+    end_mark: Callable[[Failure], bytes | None] | None = None
     # The connection is closed after a response that is sent before the body was read.
     has_read_body: bool = True
 
@@ -111,6 +113,7 @@ class HttpTransport:
                 closes = failure.reason == DRAINING or not call.has_read_body
                 await call.exchange.reply(status_of(failure), headers, body, closes=closes)
             elif call.body is None:
-                await call.exchange.end((call.failure_event or call.form.event)(body))
+                resumes = None if call.end_mark is None else call.end_mark(failure)
+                await call.exchange.end(resumes or (call.failure_event or call.form.event)(body))
         except Exception as unsent:
             raise caller_has_gone() from unsent

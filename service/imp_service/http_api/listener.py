@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+import struct
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from http import HTTPStatus
 from typing import Any
@@ -34,6 +37,8 @@ RECEIVED_BYTES = 16 * 1024
 # Connections beyond connection.max_connections that only probes may use, and how long one waits for its head.
 SPARE_PLACES = 16
 SPARE_SECONDS = 2.0
+# The process, user and group at the other end of a Unix socket.
+PEER = struct.Struct("3i")
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 # aiohttp would report requests that it cannot parse, which are the client's fault.
 QUIET = logging.getLogger("imp.http")
@@ -47,7 +52,9 @@ class AiohttpExchange(Exchange):
     def __init__(self, request: web.BaseRequest, connection: HttpConnection, times: Times) -> None:
         self.method = request.method
         # The path as received, neither decoded nor normalized.
-        authority, self.path = split_target(request.raw_path.partition("?")[0])
+        location, mark, query = request.raw_path.partition("?")
+        authority, self.path = split_target(location)
+        self.target = f"{self.path}{mark}{query}"
         self.peer = _peer(request)
         pairs = [(name.lower(), value) for name, value in request.headers.items()]
         self.is_http_1_1 = request.version != HttpVersion10
@@ -63,6 +70,7 @@ class AiohttpExchange(Exchange):
         # When the client must have read a whole response.
         self._read_by = math.inf
         self.response: web.StreamResponse | None = None
+        self._has_ended = False
         self._watch: asyncio.TimerHandle | None = None
 
     @property
@@ -70,20 +78,32 @@ class AiohttpExchange(Exchange):
         return self.response is not None
 
     async def read_body(self, limit: MessageLimit, will_have: Callable[[int], object]) -> bytearray:
-        self._ask_for_body()
-        self._connection.body_since = asyncio.get_running_loop().time()
         try:
             return await super().read_body(limit, will_have)
         finally:
             self._connection.body_since = None
 
-    async def _next_part(self) -> bytes:
+    def _part_at_hand(self) -> bytes | None:
+        content = self._request.content
+        with _as_malformed():
+            part: bytes = content.read_nowait()
+        return part if part or content.at_eof() else None
+
+    async def read_part(self) -> bytes:
+        if self._body_by is None:
+            self._ask_for_body()
+            self._connection.body_since = asyncio.get_running_loop().time()
+        part = b""
         try:
+            part = await super().read_part()
+            return part
+        finally:
+            if not part:
+                self._connection.body_since = None
+
+    async def _next_part(self) -> bytes:
+        with _as_malformed():
             return await self._request.content.readany()
-        except (ValueError, web.HTTPException, OSError) as error:
-            if isinstance(error, TimeoutError):
-                raise
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "bad_request", "the body is malformed", closes=True) from error
 
     async def reply(self, status: HTTPStatus, headers: Headers, body: bytes, *, closes: bool = False) -> None:
         response = web.Response(status=status, body=body)
@@ -99,17 +119,37 @@ class AiohttpExchange(Exchange):
             response.enable_chunked_encoding()
         await self._send(response, closes=not self.is_http_1_1)
 
+    async def pass_on(self, status: int, headers: Headers, *, closes: bool) -> None:
+        """Sends the head of a response that another server has written: nothing is added to it."""
+        response = web.StreamResponse(status=status)
+        response.headers.extend(headers)
+        response.headers.setdefault("server", FIXED_HEADERS["server"])  # or aiohttp would add its own
+        if self.is_http_1_1 and "content-length" not in response.headers:
+            response.enable_chunked_encoding()
+        if closes or self.is_spare:
+            response.force_close()
+        self.response = response
+        await response.prepare(self._request)
+
     async def write(self, piece: bytes) -> None:
         assert self.response is not None  # narrows: begin() came first
         await self.response.write(piece)
+        if self._connection.writing_paused:
+            await self._connection.wait_for_reader()
 
     async def end(self, piece: bytes = b"") -> None:
         assert self.response is not None  # narrows: reply() or begin() came first
+        if self._has_ended:
+            return
+        self._has_ended = True
         self._watch_reading(math.inf)
         try:
             await self.response.write_eof(piece)
         finally:
             self._stop_watching()
+
+    def break_off(self) -> None:
+        self._connection.force_close()
 
     def _watch_reading(self, n_before: float) -> None:
         """Ends the connection if its client reads nothing for a while. `n_before`: unsent bytes at the last look."""
@@ -157,13 +197,15 @@ class HttpConnection(RequestHandler):
         self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        place = self._server.place_for(self)
+        place = self._server.place_for(self) if self._server.admits(transport) else None
         if place is None:
             # aiohttp never sees it.
             transport.abort()  # type: ignore[attr-defined]
             self._server = None  # type: ignore[assignment]
             return
         self.is_spare = place is ConnectionUse.SPARE
+        if self._server.max_unsent_bytes is not None:
+            transport.set_write_buffer_limits(self._server.max_unsent_bytes)  # type: ignore[attr-defined]
         # What arrives at once is in memory before anything counts it.
         transport.max_size = RECEIVED_BYTES  # type: ignore[attr-defined]
         super().connection_made(transport)
@@ -194,6 +236,10 @@ class HttpConnection(RequestHandler):
         """A client that closes its side has left: asyncio would first send it what it does not read."""
         if self._current_request is not None and self.transport is not None:
             self.transport.abort()
+
+    async def wait_for_reader(self) -> None:
+        """Returns once the client has read most of what was written."""
+        await self._drain_helper()
 
     async def _drain_helper(self) -> None:
         """A cancelled write leaves its cancelled future behind, which would cancel the next write."""
@@ -242,12 +288,18 @@ class Server(web.Server):
         max_connections: int,
         max_field_bytes: int,
         n_spare: int = SPARE_PLACES,
+        *,
+        max_unsent_bytes: int | None = None,
     ) -> None:
+        """`max_unsent_bytes`: with so many that a client has not read, write() waits. None: the default of asyncio."""
         super().__init__(self._answer, handler_cancellation=True)
+        self.max_unsent_bytes = max_unsent_bytes
         self._handle = handle
         self.times = Times.of(settings)
-        self._max_connections = max_connections
+        self.max_connections = max_connections
         self._n_spare = n_spare
+        # Only processes of this user may connect.
+        self.is_for_own_user = False
         # In the order in which they came.
         self._spare: dict[HttpConnection, None] = {}
         self._options: dict[str, Any] = {
@@ -266,12 +318,19 @@ class Server(web.Server):
     def __call__(self) -> HttpConnection:
         return HttpConnection(self, loop=self._loop, **self._options)
 
+    def admits(self, transport: asyncio.BaseTransport) -> bool:
+        """Whether the process at the other end may connect."""
+        if not self.is_for_own_user:
+            return True
+        peer = transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
+        return PEER.unpack(peer)[1] in (0, os.geteuid())
+
     def place_for(self, connection: HttpConnection) -> ConnectionUse | None:
         """The place of a new connection; None: there is none.
 
         If all are taken, one whose body has been incomplete for too long gives way, and so does the oldest spare one.
         """
-        if len(self._connections) - len(self._spare) < self._max_connections:
+        if len(self._connections) - len(self._spare) < self.max_connections:
             return ConnectionUse.ANY
         slow = self._slowest()
         if slow is not None:
@@ -322,7 +381,12 @@ class Listener:
         """Accepts connections from now on."""
         handshake = None if self._tls is None else self._web.times.part
         self._server = await asyncio.get_running_loop().create_server(
-            self._web, sock=self._listening, ssl=self._tls, ssl_handshake_timeout=handshake
+            self._web,
+            sock=self._listening,
+            ssl=self._tls,
+            ssl_handshake_timeout=handshake,
+            # As many may come at once as may be open. The system has its own bound.
+            backlog=self._web.max_connections,
         )
 
     async def stop(self, grace_seconds: float) -> None:
@@ -333,6 +397,17 @@ class Listener:
         self._server.close()
         self._web.pre_shutdown()
         await self._web.shutdown(grace_seconds)
+
+
+@contextmanager
+def _as_malformed() -> Iterator[None]:
+    """What aiohttp raises about a body within the `with` block becomes a refusal."""
+    try:
+        yield
+    except (ValueError, web.HTTPException, OSError) as error:
+        if isinstance(error, TimeoutError):
+            raise
+        raise HttpRefusal(HTTPStatus.BAD_REQUEST, "bad_request", "the body is malformed", closes=True) from error
 
 
 def _peer(request: web.BaseRequest) -> str:

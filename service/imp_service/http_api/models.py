@@ -9,6 +9,8 @@ from urllib.parse import unquote
 from imp_service import __version__
 from imp_service.core.installation import revision
 from imp_service.generation.embedding_facts import EmbeddingFacts
+from imp_service.http_api.anthropic.form import ANTHROPIC
+from imp_service.http_api.anthropic.models import ServedFacts, model_entry, models_page
 from imp_service.http_api.http_call import HttpCall
 from imp_service.http_api.json_text import dumps
 from imp_service.serving.model_names import public_name, require_served
@@ -30,13 +32,17 @@ class Models:
 
     async def list(self, call: HttpCall) -> None:
         """Every name of the served model."""
-        self._answer(call, {"object": "list", "data": [self._entry(name) for name in self._names]})
+        if call.form is ANTHROPIC:
+            self._answer(call, models_page(self._names, self._facts, call.exchange.query))
+        else:
+            self._answer(call, {"object": "list", "data": [self._entry(name) for name in self._names]})
 
     async def get(self, call: HttpCall, name: str) -> None:
         """One name. Clients percent-encode it: a `/` arrives as `%2F`."""
         decoded = unquote(name)
         require_served(decoded, self._names)
-        self._answer(call, self._entry(public_name(decoded)))
+        found = public_name(decoded)
+        self._answer(call, model_entry(found, self._facts) if call.form is ANTHROPIC else self._entry(found))
 
     async def version(self, call: HttpCall) -> None:
         """The version of imp, and the digest of the weights once it is known."""
@@ -50,6 +56,16 @@ class Models:
     @property
     def _names(self) -> tuple[str, ...]:
         return tuple(map(public_name, self._state.served.names))
+
+    @property
+    def _facts(self) -> ServedFacts:
+        state = self._state
+        return ServedFacts(
+            public_name(state.model.name),
+            state.started_at,
+            state.model.max_context,
+            state.settings.limits.max_tokens or None,
+        )
 
     def _entry(self, name: str) -> dict[str, Any]:
         model = self._state.model
@@ -65,6 +81,7 @@ class Models:
             "default_sampling_origins": dict(model.default_sampler.origins),
             "input_modalities": ["text"] if model.images is None else ["text", "image"],
             "output_modalities": outputs_of(model.embedder.facts),
+            "capabilities": self._state.served.capabilities,
         }
 
     def _answer(self, call: HttpCall, value: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -50,6 +50,13 @@ class Route:
     takes_images: bool = False
     # The API that has it.
     form: ApiForm = OPENAI
+    # Another API that has it too, and a header that its clients send.
+    other_form: tuple[str, ApiForm] | None = None
+
+    def form_for(self, headers: Mapping[str, str]) -> ApiForm:
+        """The API that the caller speaks."""
+        name, form = self.other_form or ("", self.form)
+        return form if name in headers else self.form
 
     @property
     def has_body(self) -> bool:
@@ -92,10 +99,10 @@ class Routes:
             raise HttpRefusal(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", message, [("allow", allowed)])
         return route, part
 
-    def form_of(self, path: str) -> ApiForm:
+    def form_of(self, path: str, headers: Mapping[str, str]) -> ApiForm:
         """The form of errors about a path: that of the first route with which it begins."""
         begun = (route for route in self.all for known in route.paths if len(known) > 1 and path.startswith(known))
-        return next((route.form for route in begun), OPENAI)
+        return next((route.form_for(headers) for route in begun), OPENAI)
 
     def _methods(self, path: str) -> tuple[dict[str, Route], str]:
         if path in self._by_path:

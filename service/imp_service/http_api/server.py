@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from imp_service.config.address import Address
 from imp_service.http_api.anthropic.api import Anthropic
-from imp_service.http_api.anthropic.form import ANTHROPIC
+from imp_service.http_api.anthropic.form import ANTHROPIC, VERSION
 from imp_service.http_api.guard import Guard
 from imp_service.http_api.handler import HttpHandler
 from imp_service.http_api.models import Models
@@ -34,7 +34,7 @@ from imp_service.http_api.tls import server_context
 from imp_service.http_api.tokens import Tokens
 from imp_service.http_api.vectors.api import VectorsApi
 from imp_service.serving.lifecycle import Phase
-from imp_service.serving.listening import Addresses, bind_socket
+from imp_service.serving.listening import Addresses, bind_socket, is_abstract
 from imp_service.serving.security.access import Access
 from imp_service.serving.server_state import ServerState
 
@@ -91,8 +91,8 @@ def api_routes(state: ServerState) -> list[Route]:
             takes_images=True,
             form=ANTHROPIC,
         ),
-        Route("GET", "/v1/models", PREPARES, models.list, alias="/models"),
-        Route("GET", "/v1/models/{id}", PREPARES, models.get, alias="/models/{id}"),
+        Route("GET", "/v1/models", PREPARES, models.list, alias="/models", other_form=(VERSION, ANTHROPIC)),
+        Route("GET", "/v1/models/{id}", PREPARES, models.get, alias="/models/{id}", other_form=(VERSION, ANTHROPIC)),
         Route("POST", "/tokenize", READS, tokens.tokenize, takes_images=True),
         Route("POST", "/detokenize", READS, tokens.detokenize),
         Route("GET", "/version", SHOWS, models.version),
@@ -111,8 +111,9 @@ class Bound:
 class HttpServer:
     """Listens from bind() to stop(). On the event loop's thread."""
 
-    def __init__(self, state: ServerState, access: Access) -> None:
+    def __init__(self, state: ServerState, access: Access, *, has_public_front: bool = False) -> None:
         """Nothing is bound yet."""
+        self._has_public_front = has_public_front
         self._state = state
         self._access = access
         self._tls = None if access.identity is None else server_context(access.identity)
@@ -147,6 +148,11 @@ class HttpServer:
         if self._bound:
             self._starting = asyncio.get_running_loop().create_task(self._start(), name="http")
 
+    async def wait_started(self) -> None:
+        """Returns when connections are accepted."""
+        if self._starting is not None:
+            await asyncio.wait((self._starting,))
+
     async def stop(self, grace_seconds: float) -> None:
         """Takes no new requests. Running requests have `grace_seconds` to end."""
         if self._starting is not None:
@@ -173,13 +179,15 @@ class HttpServer:
 
         settings = self._state.settings
         limit = settings.limits.max_metadata_bytes
-        guard = Guard(settings.http.hosts, settings.http.origins, bound.address.is_local, limit)
+        is_loopback = bound.address.is_local and not self._has_public_front
+        guard = Guard(settings.http.hosts, settings.http.origins, is_loopback, limit)
         routes, n_connections, tls, n_spare = self._routes, settings.connection.max_connections, self._tls, SPARE_PLACES
         if bound.is_for_metrics:
             routes, n_connections, tls, n_spare = self._scraped, MAX_SCRAPERS, None, 0
         handler = HttpHandler(self._state, self._access.authentication, routes, guard)
         server = Server(handler.answer, settings.http, n_connections, limit, n_spare)
-        return Listener(bound.listening, server, tls if bound.address.socket_path is None else None)
+        server.is_for_own_user = is_abstract(bound.listening)
+        return Listener(bound.listening, server, None if bound.address.is_unix else tls)
 
     async def _until_serving(self, seconds: float) -> None:
         """Returns when the model is loaded, at the latest after `seconds`."""

@@ -13,6 +13,7 @@ from imp_service.http_api.openai.fields import DETOKENIZE, TOKENIZE
 from imp_service.http_api.openai.reasoning import chat_variables
 from imp_service.http_api.openai.requests import documents_of, messages_of
 from imp_service.http_api.openai.tools import read_tools
+from imp_service.http_api.requests.generation import Caller
 from imp_service.http_api.requests.reading import Reading
 from imp_service.http_api.requests.tools import AUTO, tools_json
 from imp_service.serving.errors.field_paths import paths_renamed
@@ -33,15 +34,7 @@ class Tokens:
     async def tokenize(self, call: HttpCall) -> None:
         """The tokens of a text or of a conversation."""
         state = self._state
-
-        def read(reading: Reading) -> Prompt:
-            if ("prompt" in reading.values) == ("messages" in reading.values):
-                reading.wrong("prompt", "expected exactly one of prompt and messages")
-            return (
-                text_of(reading, state.served) if "messages" not in reading.values else chat_of(reading, state.served)
-            )
-
-        reading, prompt = await read_fields(call, state, TOKENIZE, read, takes_images=True)
+        reading, prompt = await read_fields(call, state, TOKENIZE, prompt_of, takes_images=True)
         n_bytes = reading_bytes(prompt, renders_quickly=state.model.text.renders_quickly)
         served = state.served
         body = await state.workers.run(lambda: self._tokenized(reading, prompt, served), n_bytes)
@@ -50,7 +43,7 @@ class Tokens:
     async def detokenize(self, call: HttpCall) -> None:
         """The text of tokens."""
         state = self._state
-        _, tokens = await read_fields(call, state, DETOKENIZE, lambda reading: tokens_of(reading, state.served))
+        _, tokens = await read_fields(call, state, DETOKENIZE, tokens_of)
         served = state.served
         body = await state.workers.run(lambda: self._detokenized(tokens, served), ids_bytes(len(tokens)))
         call.answer_with(body)
@@ -86,6 +79,13 @@ class Tokens:
         return b'{"prompt":"' + text + b'"}'
 
 
+def prompt_of(reading: Reading, served: ServedModel, _: Caller) -> Prompt:
+    """What to tokenize. What is wrong is added to the reading."""
+    if ("prompt" in reading.values) == ("messages" in reading.values):
+        reading.wrong("prompt", "expected exactly one of prompt and messages")
+    return chat_of(reading, served) if "messages" in reading.values else text_of(reading, served)
+
+
 def text_of(reading: Reading, served: ServedModel) -> str:
     """The text to tokenize. What is wrong is added to the reading."""
     reading.set_prompt_by("prompt")
@@ -109,7 +109,7 @@ def chat_of(reading: Reading, served: ServedModel) -> ChatPrompt:
     return chat
 
 
-def tokens_of(reading: Reading, served: ServedModel) -> Sequence[int]:
+def tokens_of(reading: Reading, served: ServedModel, _: Caller) -> Sequence[int]:
     """The ids to detokenize. What is wrong is added to the reading."""
     reading.require("tokens")
     tokens: Sequence[int] = reading.get("tokens", ())

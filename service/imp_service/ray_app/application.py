@@ -7,7 +7,7 @@ from ray import serve
 from ray.serve.config import RequestRouterConfig
 
 from imp_service.config import Config, ConfigError, read_settings
-from imp_service.config.tree import Origin, origin_at
+from imp_service.config.tree import KeyOrigin, origin_at
 from imp_service.ray_app.replica import Replica
 
 # Sections about imp's own listeners: Ray's proxy has its own.
@@ -66,6 +66,6 @@ def _exists(module: str) -> bool:
 
 def _refuse_listener_sections(config: Config) -> None:
     for section in _LISTENER_SECTIONS:
-        origin: Origin = origin_at(config.tree, (section,))
+        origin: KeyOrigin = origin_at(config.tree, (section,))
         if origin.source != "default":
             raise ConfigError(origin.where((section,)), "Ray's proxy listens instead of imp, expected no such section")

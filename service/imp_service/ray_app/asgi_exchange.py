@@ -28,6 +28,8 @@ class AsgiExchange(Exchange):
         raw = scope.get("raw_path") or scope["path"].encode()
         # Without the application's prefix.
         self.path = raw.partition(b"?")[0].decode("latin-1").removeprefix(scope.get("root_path", "")) or "/"
+        query = scope.get("query_string", b"").decode("latin-1")
+        self.target = f"{self.path}?{query}" if query else self.path
         self.peer = _peer(scope)
         self.pairs = tuple(
             (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]
@@ -61,13 +63,15 @@ class AsgiExchange(Exchange):
         await self.end(b"" if self.method == "HEAD" else body)
 
     async def begin(self, status: HTTPStatus, headers: Headers) -> None:
-        pairs = [
-            (name, value) for name, value in headers if (name, value) != (REQUEST_ID, self.headers.get(REQUEST_ID))
-        ]
+        pairs = [*headers]
         if "content-type" not in dict(pairs):
             pairs.append(("content-type", JSON))
+        await self.pass_on(status, [*pairs, *FIXED_HEADERS.items()], closes=False)
+
+    async def pass_on(self, status: int, headers: Headers, *, closes: bool) -> None:
         self._has_begun = True
-        sent = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in (*pairs, *FIXED_HEADERS.items())]
+        own_id = REQUEST_ID, self.headers.get(REQUEST_ID)
+        sent = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers if (name, value) != own_id]
         await self._send({"type": "http.response.start", "status": int(status), "headers": sent})
 
     async def write(self, piece: bytes) -> None:
@@ -78,6 +82,10 @@ class AsgiExchange(Exchange):
         if not self._has_ended:
             self._has_ended = True
             await self._send({"type": "http.response.body", "body": piece, "more_body": False})
+
+    def break_off(self) -> None:
+        # A server closes the connection of an application that returns without the last message.
+        self._has_ended = True
 
 
 def _peer(scope: Scope) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import json
 import math
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from imp_service.core import make_error
 from imp_service.generation import ModelRuntime
 from imp_service.http_api.openai.form import CODES
 from imp_service.serving.errors.error_table import ERRORS, Detail
+from imp_service.serving.lifecycle import Phase
 from imp_service.serving.refusal import Refusal
 from support.calls.failed_calls import failed
 from support.calls.generations import in_one, streamed
@@ -259,6 +262,38 @@ def test_htp_12_a_drain_refuses_new_requests_and_lets_streams_end() -> None:
         stopping.start()
         stopping.join()
         kept.close()
+
+
+def test_rsm_8_a_drain_does_not_wait_for_requests_that_go_on_elsewhere() -> None:
+    with gate() as held, serve_http("drain.delay=10s", model=held.model(max_context=2000, n_blocks=200)) as it:
+        body = {"prompt": [HELD - 2], "max_tokens": 9, "ignore_eos": True, "stream": True, "resume": {}}
+        connection = http.client.HTTPConnection("localhost")
+        connection.sock = it.socket()
+        headers = {"content-type": "application/json", "imp-resumes": "1"}
+        connection.request("POST", "/v1/completions", json.dumps(body), headers)
+        with closing(connection), connection.getresponse() as response:
+            held.wait()
+            it.served.call(lambda: it.served.state.drain.begin(is_final=True))
+            it.served.jump(10)
+            assert response.read().endswith(b': imp {"end":"DRAINING"}\n\n')
+        it.served.wait_until(lambda: it.served.state.drain.is_drained, "drained")
+        held.open(ALL_STEPS)
+
+
+@pytest.mark.parametrize("fields", [{}, {"prompt": [[HELD - 2], [300]], "resume": {}}])
+def test_rsm_8_a_drain_waits_for_streams_that_have_no_marks(fields: dict[str, Any]) -> None:
+    """Nobody could go on with what was sent: a stream without the field `resume`, or of several prompts."""
+    with gate() as held, serve_http("drain.delay=10s", model=held.model(max_context=2000, n_blocks=200)) as it:
+        body = {"prompt": [HELD - 2], "max_tokens": 9, "ignore_eos": True, **fields}
+        stream = it.client.streaming("/v1/completions", body, imp_resumes="1")
+        next(stream)
+        held.wait()
+        it.served.call(lambda: it.served.state.drain.begin(is_final=True))
+        it.served.jump(10)
+        it.served.wait_until(lambda: it.served.state.lifecycle.phase is Phase.DRAINING, "new calls are refused")
+        held.open(ALL_STEPS)
+        *_, events = stream
+        assert events.has_done
 
 
 def test_htp_12_a_stream_beyond_the_grace_ends_with_the_error() -> None:

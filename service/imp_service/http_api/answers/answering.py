@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from imp_service.api.chat_prompt import InfillPrompt
 from imp_service.api.errors import invalid
 from imp_service.api.options import GenerationRequest
 from imp_service.api.replies import Reply
 from imp_service.generation.defaults import effective
+from imp_service.http_api.answers.marks import AnswerName, EventWriter, MarkedEvents
 from imp_service.http_api.answers.reply_size import check_size
-from imp_service.http_api.bodies import read_body
+from imp_service.http_api.checked_body import read_fields
 from imp_service.http_api.http_call import HttpCall
 from imp_service.http_api.requests.generation import Caller, ParsedRequest
+from imp_service.http_api.requests.reading import Reading
+from imp_service.http_api.requests.rows import Table
 from imp_service.serving.errors.field_paths import paths_renamed
 from imp_service.serving.generation_batch import Numbered, replies_of
 from imp_service.serving.generation_runner import WHOLE, Delivery, GenerationRunner, Wanted, is_large
 from imp_service.serving.generation_stream import GenerationStream
-from imp_service.serving.model_names import require_served
 from imp_service.serving.prompt_cost import reading_bytes
+from imp_service.serving.served_model import ServedModel
 from imp_service.serving.server_state import ServerState
 
 T = TypeVar("T")
+ReadGenerations = Callable[[Reading, ServedModel, Caller], ParsedRequest]
 TOKEN_BY_TOKEN = Delivery(1, 0.0)
 # Writing the body of more tokens takes too long for the event loop.
 MAX_INLINE_TOKENS = 1024
@@ -41,13 +45,6 @@ class Gatherer(Protocol):
     def body(self) -> bytes: ...
 
 
-class EventWriter(Protocol):
-    """Writes replies as events."""
-
-    def write(self, prompt: int, reply: Reply) -> bytes: ...
-    def end(self) -> bytes: ...
-
-
 class Answering:
     """Answers the calls of one server."""
 
@@ -56,30 +53,13 @@ class Answering:
         self._generations = GenerationRunner(state)
 
     async def read(
-        self, call: HttpCall, read: Callable[..., ParsedRequest], *, takes_images: bool = False
+        self, call: HttpCall, table: Table, read: ReadGenerations, *, takes_images: bool = False
     ) -> ParsedRequest:
         """A request for generations. A header of the answer lists the sampler in force."""
-        parsed = await self.parse(call, read, takes_images=takes_images)
+        _, parsed = await read_fields(call, self._state, table, read, takes_images=takes_images)
         numbers = effective(parsed.requests[0].sampling, self._state.model.default_sampling)
         listed = ", ".join(f"{name}={value:g}" for name, value in numbers.items())
         call.headers.append(("imp-sampling", listed or "plain"))
-        return parsed
-
-    async def parse(
-        self, call: HttpCall, read: Callable[..., ParsedRequest], *, takes_images: bool = False
-    ) -> ParsedRequest:
-        """What `read` makes of the body. Raises FieldsInvalid with everything that is wrong."""
-        state = self._state
-        served = state.served
-        ignores_unknown = state.settings.http.unknown_fields == "ignore"
-
-        def read_object(body: Mapping[str, Any]) -> ParsedRequest:
-            parsed = read(body, served, Caller(call.priority, call.tenant), ignores_unknown=ignores_unknown)
-            require_served(body.get("model"), served.names)
-            return parsed
-
-        parsed = await read_body(call, state, read_object, takes_images=takes_images)
-        call.ignore(parsed.ignored)
         return parsed
 
     async def gather(self, call: HttpCall, parsed: ParsedRequest, gatherer: Gatherer) -> None:
@@ -93,9 +73,22 @@ class Answering:
         is_small = n_tokens <= MAX_INLINE_TOKENS and not has_large
         call.answer_with(gatherer.body() if is_small else await self._state.workers.write(gatherer.body))
 
-    async def stream(self, call: HttpCall, parsed: ParsedRequest, events: EventWriter) -> None:
-        """Answers with events."""
-        async with self._replies(call, parsed) as replies:
+    def name(self, call: HttpCall, parsed: ParsedRequest, prefix: str) -> AnswerName:
+        """What names the answer: that of the one that it resumes, or a new name."""
+        resuming = parsed.resuming
+        if resuming is not None and resuming.resume is not None:
+            return AnswerName(resuming.id, resuming.created)
+        return AnswerName(f"{prefix}{call.answer_id}", int(self._state.wall()))
+
+    async def stream(self, call: HttpCall, parsed: ParsedRequest, events: EventWriter, name: AnswerName) -> None:
+        """Answers with events, and with marks for a caller that can resume. Several prompts cannot be resumed."""
+        marked = None
+        if parsed.resuming is not None and len(parsed.requests) == 1:
+            events = marked = MarkedEvents(events, name, parsed.resuming, parsed.requests[0].num_sequences)
+            call.end_mark, call.answer_name = marked.end_mark, name.id
+        # Without marks nobody can go on with what was sent.
+        call.goes_on_elsewhere &= marked is not None
+        async with self._replies(call, parsed, marked) as replies:
             pending = await self._first(call, replies)
             while pending is not None:
                 prompt, reply = pending
@@ -110,10 +103,13 @@ class Answering:
         await call.write(events.end())
 
     @asynccontextmanager
-    async def _replies(self, call: HttpCall, parsed: ParsedRequest) -> AsyncIterator[AsyncIterator[Numbered]]:
+    async def _replies(
+        self, call: HttpCall, parsed: ParsedRequest, marked: MarkedEvents | None = None
+    ) -> AsyncIterator[AsyncIterator[Numbered]]:
         began = self._state.clock()
 
-        def start(prompt: int, request: GenerationRequest) -> AbstractAsyncContextManager[GenerationStream]:
+        @asynccontextmanager
+        async def start(prompt: int, request: GenerationRequest) -> AsyncIterator[GenerationStream]:
             wanted = Wanted(
                 request=request,
                 delivery=self._delivery(parsed),
@@ -123,7 +119,10 @@ class Answering:
                 rename=lambda path: parsed.caller_path(path, prompt),
                 must_fit=False,
             )
-            return self._generations.running(wanted, call)
+            async with self._generations.running(wanted, call) as generation:
+                if marked is not None:
+                    marked.told = lambda: generation.told
+                yield generation
 
         requests = await self._checked(call, parsed)
         async with replies_of(requests, start, self._state.settings.scheduler.max_waiting) as replies:

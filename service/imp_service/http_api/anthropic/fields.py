@@ -6,7 +6,15 @@ The options of imp that Anthropic's API does not have are fields too, under the 
 from __future__ import annotations
 
 from imp_service.http_api.requests import values
-from imp_service.http_api.requests.option_rows import OF_MODEL, OWN_CONSTRAINTS, SAMPLING, SERVING, STOP, STREAM
+from imp_service.http_api.requests.option_rows import (
+    OF_MODEL,
+    OWN_CONSTRAINTS,
+    RESUME,
+    SAMPLING,
+    SERVING,
+    STOP,
+    STREAM,
+)
 from imp_service.http_api.requests.rows import Accepted, Ignored, Refused, Sets, Table
 
 # The caller's own name of the option `stop.strings`.
@@ -61,6 +69,7 @@ MESSAGES: Table = {
     **{name: row for name, row in STOP.items() if name != "stop"},
     **OWN_CONSTRAINTS,
     **STREAM,
+    **RESUME,
     **SERVING,
     **WITHOUT_EFFECT,
     **UNSUPPORTED,

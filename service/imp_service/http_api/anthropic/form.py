@@ -8,8 +8,10 @@ from http import HTTPStatus
 from imp_service.http_api.api_form import ApiForm
 from imp_service.http_api.failures import message_of, status_of
 from imp_service.http_api.json_text import dumps
-from imp_service.serving.errors.failures import Failure
+from imp_service.serving.errors.failure import Failure
 
+# A header that Anthropic's clients always send.
+VERSION = "anthropic-version"
 # Other statuses are errors of the request, or of the server.
 TYPES: Mapping[HTTPStatus, str] = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",

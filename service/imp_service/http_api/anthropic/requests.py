@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from imp_service.api.image import Image
 from imp_service.api.options import GenerationRequest, OutputOptions
-from imp_service.http_api.anthropic.fields import COUNT_TOKENS, MESSAGES
 from imp_service.http_api.anthropic.history import ASSISTANT, SYSTEM, HistoryTurn, read_history, read_system
+from imp_service.http_api.anthropic.replies import PREFIX
 from imp_service.http_api.anthropic.tools import read_tool_choice, read_tools
 from imp_service.http_api.requests.constraints import OWN, one_constraint
 from imp_service.http_api.requests.generation import Caller, ParsedRequest, chunk_tokens, generation_request
 from imp_service.http_api.requests.image_rules import ImageRules, image_rules
 from imp_service.http_api.requests.reading import Reading
 from imp_service.http_api.requests.reasoning import bound_reasoning, template_variables
-from imp_service.http_api.requests.rows import Table
+from imp_service.http_api.requests.resuming import check_resuming
 from imp_service.http_api.requests.tools import AUTO, Tool, ToolChoice, tools_json
 from imp_service.http_api.requests.values import (
     WrongValue,
@@ -37,32 +37,19 @@ THINKING = {
 }
 
 
-def read_message(
-    body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool
-) -> ParsedRequest:
-    """A message. Raises FieldsInvalid with everything that is wrong."""
-    return _read(body, MESSAGES, served, caller, ignores_unknown=ignores_unknown)
-
-
-def read_count(body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool) -> ParsedRequest:
-    """A message whose prompt is counted. Raises FieldsInvalid with everything that is wrong."""
-    return _read(body, COUNT_TOKENS, served, caller, ignores_unknown=ignores_unknown)
-
-
-def _read(
-    body: Mapping[str, Any], table: Table, served: ServedModel, caller: Caller, *, ignores_unknown: bool
-) -> ParsedRequest:
-    reading = Reading(body, table, ignores_unknown=ignores_unknown)
+def read_message(reading: Reading, served: ServedModel, caller: Caller) -> ParsedRequest:
+    """A message, or one whose prompt is counted. Raises FieldsInvalid with everything that is wrong."""
     reading.require("messages")
     request = _generation(reading, served, caller)
     most = chunk_tokens(reading, served)
+    resuming = check_resuming(reading, PREFIX, 1)
     reading.refuse()
     return ParsedRequest(
         [request],
         reading,
         is_streamed=reading.get("stream", False),
         chunk_tokens=most,
-        ignored=reading.ignored,
+        resuming=resuming,
     )
 
 

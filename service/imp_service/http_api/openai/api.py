@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from imp_service import __version__
 from imp_service.http_api.answers.answering import Answering
+from imp_service.http_api.answers.marks import AnswerName
 from imp_service.http_api.http_call import HttpCall
 from imp_service.http_api.openai.chat import ChatCompletion, ChatEvents
 from imp_service.http_api.openai.completions import Completion, CompletionEvents
+from imp_service.http_api.openai.fields import CHAT, COMPLETIONS, INFILL, RESPONSES
 from imp_service.http_api.openai.infill import Infilled, read_infill
 from imp_service.http_api.openai.logprobs import TokenTexts
-from imp_service.http_api.openai.replies import Head
+from imp_service.http_api.openai.replies import CHAT_PREFIX, COMPLETION_PREFIX, RESPONSE_PREFIX, Head
 from imp_service.http_api.openai.requests import read_chat, read_completion
 from imp_service.http_api.openai.response_requests import read_response
-from imp_service.http_api.openai.responses import PREFIX, Response, ResponseEvents, WholeResponse
+from imp_service.http_api.openai.responses import Response, ResponseEvents, WholeResponse
 from imp_service.http_api.requests.generation import ParsedRequest
 from imp_service.serving.model_names import public_name
 from imp_service.serving.server_state import ServerState
-
-# The hexadecimal digits of the digest that a fingerprint shows.
-FINGERPRINT_DIGITS = 8
 
 
 class OpenAi:
@@ -30,50 +28,49 @@ class OpenAi:
 
     async def chat(self, call: HttpCall) -> None:
         """A chat completion."""
-        parsed = await self._answering.read(call, read_chat, takes_images=True)
-        head, token_texts = self._head(call, "chatcmpl-"), self._token_texts(parsed)
+        parsed = await self._answering.read(call, CHAT, read_chat, takes_images=True)
+        name = self._answering.name(call, parsed, CHAT_PREFIX)
+        head, token_texts = self._head(name), self._token_texts(parsed)
         if parsed.is_streamed:
-            await self._answering.stream(call, parsed, ChatEvents(head, parsed, token_texts))
+            await self._answering.stream(call, parsed, ChatEvents(head, parsed, token_texts), name)
         else:
             await self._answering.gather(call, parsed, ChatCompletion(head, parsed, token_texts))
 
     async def completions(self, call: HttpCall) -> None:
         """A completion of one prompt or more."""
-        parsed = await self._answering.read(call, read_completion)
-        head, token_texts = self._head(call, "cmpl-"), self._token_texts(parsed)
+        parsed = await self._answering.read(call, COMPLETIONS, read_completion)
+        name = self._answering.name(call, parsed, COMPLETION_PREFIX)
+        head, token_texts = self._head(name), self._token_texts(parsed)
         if parsed.is_streamed:
-            await self._answering.stream(call, parsed, CompletionEvents(head, parsed, token_texts))
+            await self._answering.stream(call, parsed, CompletionEvents(head, parsed, token_texts), name)
         else:
             await self._answering.gather(call, parsed, Completion(head, parsed, token_texts))
 
     async def infill(self, call: HttpCall) -> None:
         """A completion of a text with a gap, in the form of llama-server."""
-        parsed = await self._answering.read(call, read_infill)
-        infilled = Infilled(self._head(call, ""), parsed)
+        parsed = await self._answering.read(call, INFILL, read_infill)
+        name = self._answering.name(call, parsed, "")
+        infilled = Infilled(self._head(name), parsed)
         if parsed.is_streamed:
-            await self._answering.stream(call, parsed, infilled)
+            await self._answering.stream(call, parsed, infilled, name)
         else:
             await self._answering.gather(call, parsed, infilled)
 
     async def responses(self, call: HttpCall) -> None:
         """A response."""
-        parsed = await self._answering.read(call, read_response, takes_images=True)
-        response = Response(self._head(call, PREFIX), parsed, self._token_texts(parsed))
+        parsed = await self._answering.read(call, RESPONSES, read_response, takes_images=True)
+        name = self._answering.name(call, parsed, RESPONSE_PREFIX)
+        response = Response(self._head(name), parsed, self._token_texts(parsed))
         if parsed.is_streamed:
             events = ResponseEvents(response)
             call.failure_event = events.failure
-            await self._answering.stream(call, parsed, events)
+            await self._answering.stream(call, parsed, events, name)
         else:
             await self._answering.gather(call, parsed, WholeResponse(response))
 
-    def _head(self, call: HttpCall, prefix: str) -> Head:
+    def _head(self, name: AnswerName) -> Head:
         model = self._state.model
-        return Head(f"{prefix}{call.answer_id}", int(self._state.wall()), public_name(model.name), self._fingerprint())
-
-    def _fingerprint(self) -> str | None:
-        digest = self._state.digest
-        parts = ("imp", __version__, digest.sha256[:FINGERPRINT_DIGITS], digest.decoders)
-        return "-".join(filter(None, parts)) if digest.sha256 else None
+        return Head(name.id, name.created, public_name(model.name), f"imp-{model.fingerprint.digest}")
 
     def _token_texts(self, parsed: ParsedRequest) -> TokenTexts:
         shows_special = parsed.requests[0].output.special_tokens

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from imp_service.api.decisions import Decision, DecisionRequest
 from imp_service.api.facts import findings
 from imp_service.api.options import CacheOptions
-from imp_service.http_api.bodies import read_body
+from imp_service.http_api.checked_body import read_fields
 from imp_service.http_api.http_call import HttpCall
 from imp_service.http_api.json_text import dumps
-from imp_service.http_api.openai import fields
+from imp_service.http_api.openai.fields import DECISIONS, THINKING
 from imp_service.http_api.openai.items import InputMessage, read_input
 from imp_service.http_api.openai.questions import JSON_KIND, TypedQuestion, json_text, read_questions
 from imp_service.http_api.openai.reasoning import wished_variables
@@ -25,7 +24,7 @@ from imp_service.http_api.requests.reading import Reading
 from imp_service.http_api.requests.reasoning import SWITCHES
 from imp_service.http_api.requests.values import within
 from imp_service.serving.decision_runner import DecisionRunner
-from imp_service.serving.model_names import public_name, require_served
+from imp_service.serving.model_names import public_name
 from imp_service.serving.rules.generation_rules import CHAT
 from imp_service.serving.served_model import ServedModel
 from imp_service.serving.server_state import ServerState
@@ -56,19 +55,13 @@ class TypedDecisions:
     async def create(self, call: HttpCall) -> None:
         """The answers to the questions of a body."""
         state = self._state
-        read = partial(read_decisions, served=state.served, caller=Caller(call.priority, call.tenant))
-        ignores_unknown = state.settings.http.unknown_fields == "ignore"
-        parsed = await read_body(call, state, partial(read, ignores_unknown=ignores_unknown), takes_images=True)
-        call.ignore(parsed.reading.ignored)
+        _, parsed = await read_fields(call, state, DECISIONS, read_decisions, takes_images=True)
         found = await self._decisions.decide(parsed.requests, call, parsed.caller_path)
         call.answer_with(decisions_body(parsed.questions, found, public_name(state.model.name)))
 
 
-def read_decisions(
-    body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool
-) -> ParsedDecisions:
-    """The decisions of a body. Raises FieldsInvalid with everything that is wrong."""
-    reading = Reading(body, fields.DECISIONS, ignores_unknown=ignores_unknown)
+def read_decisions(reading: Reading, served: ServedModel, caller: Caller) -> ParsedDecisions:
+    """The decisions of a body. What is wrong is added to the reading."""
     reading.require("input")
     reading.require("questions")
     no_questions: list[TypedQuestion] = []
@@ -93,8 +86,6 @@ def read_decisions(
     ]
     for each in requests[:1]:
         reading.add(findings(each, served))
-    reading.refuse()
-    require_served(body.get("model"), served.names)
     return ParsedDecisions(questions, requests, reading)
 
 
@@ -102,7 +93,7 @@ def _answers_at_once(reading: Reading, served: ServedModel) -> Mapping[str, bool
     """The answer follows the prompt, so a template that can makes the model not reason, unless the caller says so."""
     given = reading.get("chat_template_kwargs", {})
     has_switch = any(map(served.template_has, SWITCHES)) and not any(name in given for name in SWITCHES)
-    return {"questions": False} if has_switch and not reading.values.keys() & fields.THINKING.keys() else {}
+    return {"questions": False} if has_switch and not reading.values.keys() & THINKING.keys() else {}
 
 
 def _messages(reading: Reading, served: ServedModel) -> tuple[ChatMessage, ...]:

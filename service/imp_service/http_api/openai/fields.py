@@ -13,6 +13,7 @@ from imp_service.http_api.requests.option_rows import (
     OF_MODEL,
     OWN_CONSTRAINTS,
     REQUEST,
+    RESUME,
     SAMPLING,
     SERVING,
     STOP,
@@ -26,6 +27,7 @@ OUTPUT: Table = {
     "prompt_logprobs": Sets(values.number_or_flag, "", "log probabilities of the prompt, with this many candidates"),
     "return_token_ids": Sets(values.flag, "", "adds `token_ids`, `prompt_token_ids`, and ids to log probabilities"),
     **STREAM,
+    **RESUME,
     "stream_options": Sets(values.members, "", "`include_usage`, `continuous_usage_stats`"),
 }
 CONSTRAINTS: Table = {
@@ -243,6 +245,7 @@ RESPONSES: Table = {
     **SAMPLING,
     **STOP,
     **{name: OUTPUT[name] for name in ("skip_special_tokens", "max_chunk_tokens", "stream")},
+    **RESUME,
     "stream_options": Accepted(values.only({}, {"include_obfuscation": False}), "the last event always has the usage"),
     **OWN_CONSTRAINTS,
     **SERVING,

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from imp_service.http_api.api_form import ApiForm
 from imp_service.http_api.failures import message_of, status_of
 from imp_service.http_api.json_text import dumps
-from imp_service.serving.errors.failures import Failure
+from imp_service.serving.errors.failure import Failure
 
 # Reasons for which OpenAI has a code of its own.
 CODES: Mapping[str, str] = {

@@ -9,7 +9,6 @@ from imp_service.api.chat_prompt import InfillFile, InfillPrompt
 from imp_service.api.options import OutputOptions
 from imp_service.api.replies import Chunk, Finished, Reply, Started, Timings, Usage
 from imp_service.http_api.json_text import dumps
-from imp_service.http_api.openai import fields
 from imp_service.http_api.openai.replies import Head, finish_reason
 from imp_service.http_api.openai.requests import generation_of, parsed_request
 from imp_service.http_api.requests.generation import Caller, ParsedRequest
@@ -24,11 +23,8 @@ STOP_TYPES = {"length": "limit", "stop": "eos"}
 FILE_MEMBERS = {"filename": text, "text": text, "time": anything}
 
 
-def read_infill(
-    body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool
-) -> ParsedRequest:
+def read_infill(reading: Reading, served: ServedModel, caller: Caller) -> ParsedRequest:
     """A text with a gap. Raises FieldsInvalid with everything that is wrong."""
-    reading = Reading(body, fields.INFILL, ignores_unknown=ignores_unknown)
     reading.require("input_prefix")
     reading.require("input_suffix")
     no_files: tuple[InfillFile, ...] = ()

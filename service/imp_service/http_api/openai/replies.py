@@ -10,6 +10,9 @@ from imp_service.http_api.answers.endings import CUT, refuse_aborted
 from imp_service.http_api.openai.logprobs import TokenTexts, prompt_entries
 from imp_service.http_api.requests.generation import ParsedRequest
 
+# How the ids of answers begin.
+CHAT_PREFIX, COMPLETION_PREFIX, RESPONSE_PREFIX = "chatcmpl-", "cmpl-", "resp_"
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -18,8 +21,8 @@ class Head:
     id: str
     created: int
     model: str
-    # The version, the weights, and what decodes images. None until the digest of the weights is known.
-    system_fingerprint: str | None
+    # Names what decides tokens here. Empty where an answer does not show it.
+    system_fingerprint: str = ""
 
     def of(self, kind: str) -> dict[str, Any]:
         """The fields of an object of this kind."""

@@ -19,14 +19,15 @@ from imp_service.api.options import (
     SparsePrefillOptions,
 )
 from imp_service.api.rules import token_violations
-from imp_service.http_api.openai import fields
 from imp_service.http_api.openai.constraints import read_constraint
 from imp_service.http_api.openai.messages import read_messages
 from imp_service.http_api.openai.reasoning import chat_variables
+from imp_service.http_api.openai.replies import CHAT_PREFIX, COMPLETION_PREFIX
 from imp_service.http_api.openai.tools import read_tool_choice, read_tools
 from imp_service.http_api.requests.generation import Caller, ParsedRequest, chunk_tokens, generation_request
 from imp_service.http_api.requests.image_rules import image_rules
 from imp_service.http_api.requests.reading import Reading
+from imp_service.http_api.requests.resuming import check_resuming
 from imp_service.http_api.requests.tools import AUTO, tools_json
 from imp_service.http_api.requests.values import (
     WrongValue,
@@ -47,9 +48,8 @@ MAX_PROMPTS = 64
 COMPLETION_TOKENS = 16
 
 
-def read_chat(body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool) -> ParsedRequest:
+def read_chat(reading: Reading, served: ServedModel, caller: Caller) -> ParsedRequest:
     """A chat completion. Raises FieldsInvalid with everything that is wrong."""
-    reading = Reading(body, fields.CHAT, ignores_unknown=ignores_unknown)
     reading.require("messages")
     messages = messages_of(reading, served)
     choice = reading.read("tool_choice", read_tool_choice, AUTO)
@@ -67,7 +67,7 @@ def read_chat(body: Mapping[str, Any], served: ServedModel, caller: Caller, *, i
         reading.wrong("top_logprobs", "set, expected only with logprobs: true")
     output = OutputOptions(logprobs=logprobs, top_logprobs=reading.get("top_logprobs", 0), parse=True)
     request = generation_of(reading, chat, served, caller, output, tool_choice=choice.mode)
-    return parsed_request(reading, [request], served)
+    return parsed_request(reading, [request], served, CHAT_PREFIX)
 
 
 def messages_of(reading: Reading, served: ServedModel) -> tuple[ChatMessage, ...]:
@@ -95,11 +95,8 @@ def name_images(reading: Reading, number: int, message: ChatMessage, where: str)
             reading.set_by(f"chat.messages[{number}].parts[{i}].image", f"{where}[{i}].{IMAGE_MEMBER}")
 
 
-def read_completion(
-    body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool
-) -> ParsedRequest:
+def read_completion(reading: Reading, served: ServedModel, caller: Caller) -> ParsedRequest:
     """A completion of one prompt or more. Raises FieldsInvalid with everything that is wrong."""
-    reading = Reading(body, fields.COMPLETIONS, ignores_unknown=ignores_unknown)
     reading.require("prompt")
     no_prompt: list[Prompt] = [""]
     prompts = _with_gaps(reading, reading.read("prompt", read_prompts, no_prompt))
@@ -127,7 +124,7 @@ def read_completion(
             reading.wrong("sparse_prefill", f"set with {len(prompts)} prompts, expected one")
         first = replace(first, sparse_prefill=SparsePrefillOptions(DENSE))
     requests = [replace(first, prompt=prompt) for prompt in prompts]
-    return replace(parsed_request(reading, requests, served), echo=reading.get("echo", False))
+    return replace(parsed_request(reading, requests, served, COMPLETION_PREFIX), echo=reading.get("echo", False))
 
 
 def read_prompts(value: Any) -> list[Prompt]:
@@ -221,13 +218,19 @@ def generation_of(
     )
 
 
-def parsed_request(reading: Reading, requests: Sequence[GenerationRequest], served: ServedModel) -> ParsedRequest:
-    """The generations, and the form of their answer. Raises FieldsInvalid with everything that is wrong."""
+def parsed_request(
+    reading: Reading, requests: Sequence[GenerationRequest], served: ServedModel, prefix: str = ""
+) -> ParsedRequest:
+    """The generations, and the form of their answer. Raises FieldsInvalid with everything that is wrong.
+
+    `prefix`: of the ids of answers, if a stream of them can be resumed.
+    """
     no_options: dict[str, bool] = {}
     options = reading.read("stream_options", _stream_options, no_options)
     if options and not reading.get("stream"):
         reading.wrong("stream_options", "set, expected only with stream: true")
     most = chunk_tokens(reading, served)
+    resuming = check_resuming(reading, prefix, len(requests))
     reading.refuse()
     return ParsedRequest(
         requests,
@@ -237,7 +240,7 @@ def parsed_request(reading: Reading, requests: Sequence[GenerationRequest], serv
         continuous_usage=options.get("continuous_usage_stats", False),
         returns_token_ids=reading.get("return_token_ids", False),
         chunk_tokens=most,
-        ignored=reading.ignored,
+        resuming=resuming,
     )
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from imp_service.api.options import OutputOptions
-from imp_service.http_api.openai import fields
 from imp_service.http_api.openai.flat_tools import FUNCTION, read_flat_choice, read_flat_tools
 from imp_service.http_api.openai.items import InputMessage, read_input
 from imp_service.http_api.openai.reasoning import wished_variables
+from imp_service.http_api.openai.replies import RESPONSE_PREFIX
 from imp_service.http_api.openai.requests import generation_of, name_images, parsed_request
 from imp_service.http_api.requests.generation import Caller, ParsedRequest
 from imp_service.http_api.requests.image_rules import image_rules
@@ -35,11 +35,8 @@ REASONING = {
 }
 
 
-def read_response(
-    body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool
-) -> ParsedRequest:
+def read_response(reading: Reading, served: ServedModel, caller: Caller) -> ParsedRequest:
     """A response. Raises FieldsInvalid with everything that is wrong."""
-    reading = Reading(body, fields.RESPONSES, ignores_unknown=ignores_unknown)
     reading.require("input")
     no_input: list[InputMessage] = []
     has_developer, rules = served.template_has("developer"), image_rules(reading, served)
@@ -63,9 +60,8 @@ def read_response(
         template_kwargs_json=wished_variables(reading, served, {"reasoning.effort": reasoning.get("effort")}, {}),
     )
     request = generation_of(reading, chat, served, caller, _output(reading), tool_choice=choice.mode)
-    return replace(
-        parsed_request(reading, [request], served), repeats_answer=True, token_by_token=request.output.logprobs
-    )
+    parsed = parsed_request(reading, [request], served, RESPONSE_PREFIX)
+    return replace(parsed, repeats_answer=True, token_by_token=request.output.logprobs)
 
 
 def _messages(reading: Reading, conversation: Sequence[InputMessage]) -> tuple[ChatMessage, ...]:

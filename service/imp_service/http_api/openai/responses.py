@@ -8,11 +8,10 @@ from typing import Any
 from imp_service.api.replies import Chunk, Finished, Reply, Started, Usage
 from imp_service.http_api.json_text import dumps
 from imp_service.http_api.openai.logprobs import TokenTexts, chat_entries
-from imp_service.http_api.openai.replies import Head, finish_reason, image_tokens
+from imp_service.http_api.openai.replies import RESPONSE_PREFIX, Head, finish_reason, image_tokens
 from imp_service.http_api.openai.response_items import COMPLETED, IN_PROGRESS, INCOMPLETE, Entry, Event, Output
 from imp_service.http_api.requests.generation import ParsedRequest
 
-PREFIX = "resp_"
 # Fields of the request that the response repeats.
 REPEATED = (
     "instructions",
@@ -34,7 +33,7 @@ class Response:
         self._reading = parsed.reading
         self._token_texts = token_texts
         self._has_logprobs = parsed.requests[0].output.logprobs
-        self._output = Output(head.id.removeprefix(PREFIX))
+        self._output = Output(head.id.removeprefix(RESPONSE_PREFIX))
         # Log probabilities of tokens whose text was not sent yet.
         self._waiting: list[Entry] = []
         self.status = IN_PROGRESS

@@ -11,6 +11,7 @@ from imp_service.api.facts import findings
 from imp_service.api.options import ChunkOptions, DryOptions, GenerationRequest, Prompt
 from imp_service.http_api.requests.option_rows import REQUEST
 from imp_service.http_api.requests.reading import Reading
+from imp_service.http_api.requests.resuming import FIELD, Resuming
 from imp_service.http_api.requests.values import NO_LIMIT
 from imp_service.serving.rules.generation_rules import CHAT, generation_findings
 from imp_service.serving.served_model import ServedModel
@@ -47,7 +48,8 @@ class ParsedRequest:
     token_by_token: bool = False
     # The most tokens of an event; None: the server's setting.
     chunk_tokens: int | None = None
-    ignored: Sequence[str] = ()
+    # Set by a caller that can resume the stream.
+    resuming: Resuming | None = None
 
     def caller_path(self, path: str, prompt: int) -> str:
         """The caller's path of an option's path, in an error about the generation of a prompt."""
@@ -64,6 +66,9 @@ def generation_request(
     """
     own = {"prompt": prompt, "tenant": caller.tenant, **parts}
     request = GenerationRequest(**{"priority": caller.priority, **options_of(reading, served), **own})
+    resuming: Resuming | None = reading.get(FIELD)
+    if resuming is not None:
+        request = replace(request, resume=resuming.with_sequences(request.num_sequences))
     reading.add(generation_findings(request, served))
     if isinstance(prompt, ChatPrompt) and reading.values.keys() & {"messages", "input"}:
         reading.add(CHAT.check(prompt, "chat", served))

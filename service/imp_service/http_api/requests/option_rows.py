@@ -15,6 +15,7 @@ from imp_service.api.options import (
     StopOptions,
 )
 from imp_service.http_api.requests import values
+from imp_service.http_api.requests.resuming import FIELD, read_resuming
 from imp_service.http_api.requests.rows import Sets, Table, rows_of
 
 SAMPLING: Table = {**rows_of(SamplingOptions, "sampling"), **rows_of(DryOptions, "sampling.dry")}
@@ -33,6 +34,9 @@ SERVING: Table = {
 STREAM: Table = {
     **rows_of(ChunkOptions, "output"),
     "stream": Sets(values.flag, "", "sends the answer as server-sent events"),
+}
+RESUME: Table = {
+    FIELD: Sets(read_resuming, FIELD, "`{}` asks for marks in the stream; with what they say, the answer goes on"),
 }
 # What a model's chat template and its image processor take.
 OF_MODEL: Table = {

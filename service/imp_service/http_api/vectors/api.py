@@ -10,7 +10,6 @@ from imp_service.api.vectors import Vectors
 from imp_service.http_api.checked_body import read_fields
 from imp_service.http_api.http_call import HttpCall
 from imp_service.http_api.openai.replies import Head
-from imp_service.http_api.requests.generation import Caller
 from imp_service.http_api.requests.reading import Reading
 from imp_service.http_api.requests.rows import Table
 from imp_service.http_api.vectors import replies
@@ -19,7 +18,6 @@ from imp_service.http_api.vectors.requests import read_embed, read_pairs, read_r
 from imp_service.serving.embeddings import InputsRunner, WantedInputs, bytes_of, usage_of
 from imp_service.serving.model_names import public_name
 from imp_service.serving.prompt_cost import inputs_bytes
-from imp_service.serving.served_model import ServedModel
 from imp_service.serving.server_state import ServerState
 
 T = TypeVar("T")
@@ -46,7 +44,7 @@ class VectorsApi:
 
     async def rerank(self, call: HttpCall, *, returns_documents: bool = True) -> None:
         """Documents in order, in the form of Cohere and Jina; in that of TEI if the request has `texts`."""
-        reading, asked = await self._read(call, RERANK, read_rerank)
+        reading, asked = await read_fields(call, self._state, RERANK, read_rerank)
         wanted = WantedInputs(
             plan=lambda embedder: embedder.plan_documents(asked),
             n_bytes=inputs_bytes((asked.query, *asked.documents)),
@@ -68,7 +66,7 @@ class VectorsApi:
 
     async def score(self, call: HttpCall) -> None:
         """The score of each pair of texts, in vLLM's form."""
-        reading, asked = await self._read(call, SCORE, read_pairs)
+        reading, asked = await read_fields(call, self._state, SCORE, read_pairs)
         wanted = WantedInputs(
             plan=lambda embedder: embedder.plan_pairs(
                 asked.pairs, asked.options, priority=asked.priority, tenant=asked.tenant
@@ -82,7 +80,7 @@ class VectorsApi:
         call.answer_with(replies.scores_body(ranking, head, usage))
 
     async def _embed(self, call: HttpCall, table: Table, field: str) -> tuple[Reading, Vectors]:
-        reading, asked = await self._read(call, table, partial(read_embed, field=field))
+        reading, asked = await read_fields(call, self._state, table, partial(read_embed, field=field))
         if lossy := self._state.model.embedder.approximation(asked.options):
             call.approximate(lossy)
         wanted = WantedInputs(
@@ -93,14 +91,8 @@ class VectorsApi:
         )
         return reading, (await self._runner.run(wanted, call)).vectors()
 
-    async def _read(
-        self, call: HttpCall, table: Table, read: Callable[[Reading, ServedModel, Caller], T]
-    ) -> tuple[Reading, T]:
-        state, caller = self._state, Caller(call.priority, call.tenant)
-        return await read_fields(call, state, table, lambda reading: read(reading, state.served, caller))
-
     async def _answer(self, call: HttpCall, vectors: Vectors, write: Callable[[], bytes]) -> None:
         call.answer_with(await self._state.workers.write_if_large(write, bytes_of(vectors)))
 
     def _head(self, call: HttpCall, prefix: str) -> Head:
-        return Head(f"{prefix}{call.answer_id}", int(self._state.wall()), public_name(self._state.model.name), None)
+        return Head(f"{prefix}{call.answer_id}", int(self._state.wall()), public_name(self._state.model.name))

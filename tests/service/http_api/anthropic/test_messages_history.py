@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from imp_service.config import read_settings
+from imp_service.generation.text_side import REASONING_BUDGET
+from imp_service.http_api.anthropic.fields import MESSAGES
 from imp_service.http_api.anthropic.requests import read_message
 from imp_service.http_api.requests.generation import Caller
+from imp_service.http_api.requests.reading import Reading
 from imp_service.serving.served_model import ServedModel
 from imp_service.text import ChatMessage, ChatPrompt
 from support.servers.http_served import HttpServed
@@ -81,7 +84,7 @@ def conversation(messages: list[dict[str, Any]], **fields: Any) -> tuple[ChatMes
     """Returns the messages that the template gets."""
     served = ServedModel(read_settings(None, []).settings, 2048, 2048, 512, ("imp-demo",))
     body = {"messages": messages, "max_tokens": 5, **fields}
-    prompt = read_message(body, served, Caller(), ignores_unknown=False).requests[0].prompt
+    prompt = read_message(Reading(body, MESSAGES, ignores_unknown=False), served, Caller()).requests[0].prompt
     assert isinstance(prompt, ChatPrompt)
     return prompt.messages
 
@@ -170,7 +173,8 @@ def test_msg_6_a_wish_about_reasoning_that_no_template_reads_is_named(http: Http
 def test_msg_6_bud_5_the_budget_of_thinking_bounds_the_reasoning() -> None:
     body = {"messages": said("Hello"), "max_tokens": 5, "thinking": {"type": "enabled", "budget_tokens": 7}}
     for reasons in (True, False):
-        served = ServedModel(read_settings(None, []).settings, 2048, 2048, 512, ("imp-demo",), reasons=reasons)
-        parsed = read_message(body, served, Caller(), ignores_unknown=False)
+        capable = (REASONING_BUDGET,) if reasons else ()
+        served = ServedModel(read_settings(None, []).settings, 2048, 2048, 512, ("imp-demo",), capabilities=capable)
+        parsed = read_message(Reading(body, MESSAGES, ignores_unknown=False), served, Caller())
         assert parsed.requests[0].max_reasoning_tokens == (7 if reasons else None)
-        assert ("thinking.budget_tokens" in parsed.ignored) != reasons
+        assert ("thinking.budget_tokens" in parsed.reading.ignored) != reasons

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from imp_service import GenerationRequest, __version__
+from imp_service import GenerationRequest
 from imp_service.config import read_settings
 from imp_service.http_api.json_text import dumps
 from imp_service.http_api.tokens import JsonList
@@ -438,14 +438,15 @@ def test_oai_2_usage_is_reported_where_it_is_asked_for(http: HttpServed) -> None
     assert counts == sorted(counts) and counts[-1] == 6 and set(counts) == set(range(7))
 
 
-def test_oai_2_pkg_1_the_fingerprint_names_version_and_weights(http: HttpServed) -> None:
-    digest = http.served.state.digest
-    digest.sha256 = ""
-    assert http.chat(max_tokens=1).json["system_fingerprint"] is None
-    digest.sha256 = "0123456789abcdef" * 4
-    version = http.client.get("/version").json
-    assert (version["version"], version["weights_sha256"]) == (__version__, digest.sha256)
-    assert http.chat(max_tokens=1).json["system_fingerprint"] == f"imp-{version['version']}-01234567"
+def test_oai_2_rsm_2_the_fingerprint_is_known_from_the_first_answer_on(http: HttpServed) -> None:
+    http.served.state.digest.sha256 = ""
+    expected = f"imp-{http.served.state.model.fingerprint.digest}"
+    assert http.chat(max_tokens=1).json["system_fingerprint"] == expected
+    events = http.client.stream(CHAT, {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}).objects
+    assert {event["system_fingerprint"] for event in events} == {expected}
+    http.served.state.digest.sha256 = "0123456789abcdef" * 4
+    assert http.client.get("/version").json["weights_sha256"] == "0123456789abcdef" * 4
+    assert http.chat(max_tokens=1).json["system_fingerprint"] == expected
 
 
 READABLE = "Füße, 你好, привет, 🙂 "

@@ -121,8 +121,9 @@ CASES: Mapping[str, tuple[Table, Mapping[str, Case]]] = {
     ),
 }
 # Other tests show the effects of these fields: the order of the queue, a template's use of its variables, guesses, and
-# prompts of which a part is evaluated.
+# prompts of which a part is evaluated, and streams that go on.
 ELSEWHERE = {
+    "resume",
     "speculation",
     "max_draft_tokens",
     "sparse_prefill",

@@ -9,9 +9,12 @@ import pytest
 
 from imp_service.api.errors import FieldsInvalid
 from imp_service.config import read_settings
+from imp_service.http_api.openai import fields
 from imp_service.http_api.openai.requests import read_chat, read_completion
 from imp_service.http_api.openai.response_requests import read_response
 from imp_service.http_api.requests.generation import Caller
+from imp_service.http_api.requests.reading import Reading
+from imp_service.http_api.requests.rows import Table
 from imp_service.serving.served_model import ServedModel
 from support.servers.http_served import HttpServed
 
@@ -19,6 +22,11 @@ INVALID = "field_invalid"
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 SAID = [{"role": "user", "content": "Hi"}]
 DEEP = "[" * 65 + "]" * 65
+
+
+def reading(body: dict[str, Any], table: Table) -> Reading:
+    """Returns the fields of a body."""
+    return Reading(body, table, ignores_unknown=False)
 
 
 def refused(http: HttpServed, path: str, body: Any) -> tuple[int, str | None, str | None]:
@@ -225,11 +233,11 @@ ASSISTANT = {"role": "assistant", "tool_calls": [{"type": "function", "function"
 def test_htp_5_an_error_about_the_conversation_names_the_callers_field(path: str, param: str) -> None:
     served = ServedModel(read_settings(None, []).settings, 1000, 1000, 512, ("imp-demo",))
     body = {"messages": [*SAID, ASSISTANT]}
-    parsed = read_chat(body, served, Caller(), ignores_unknown=False)
+    parsed = read_chat(reading(body, fields.CHAT), served, Caller())
     assert parsed.caller_path(path, 0) == param
-    items = read_response({"input": SAID}, served, Caller(), ignores_unknown=False)
+    items = read_response(reading({"input": SAID}, fields.RESPONSES), served, Caller())
     assert items.caller_path(path, 0).startswith("input")
-    texts = read_completion({"prompt": ["a", "b"]}, served, Caller(), ignores_unknown=False)
+    texts = read_completion(reading({"prompt": ["a", "b"]}, fields.COMPLETIONS), served, Caller())
     assert texts.caller_path("text", 1) == "prompt[1]"
 
 
@@ -241,7 +249,7 @@ def test_htp_5_a_bad_conversation_to_tokenize_names_the_callers_field(http: Http
 def test_htp_5_a_field_that_is_not_set_is_named_after_one_with_a_longer_name() -> None:
     served = ServedModel(read_settings(None, []).settings, 1000, 1000, 512, ("imp-demo",))
     with pytest.raises(FieldsInvalid) as caught:
-        read_completion({"prompt_cache_key": 7}, served, Caller(), ignores_unknown=False)
+        read_completion(reading({"prompt_cache_key": 7}, fields.COMPLETIONS), served, Caller())
     assert [each.path for each in caught.value.violations] == ["prompt_cache_key", "prompt"]
 
 

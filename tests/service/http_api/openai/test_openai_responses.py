@@ -17,11 +17,13 @@ from pydantic import BaseModel
 from imp_service.api.replies import Chunk, Finished, Usage
 from imp_service.api.tool_calls import ToolCallDelta
 from imp_service.config import read_settings
+from imp_service.http_api.openai.fields import RESPONSES
 from imp_service.http_api.openai.logprobs import TokenTexts
 from imp_service.http_api.openai.replies import Head
 from imp_service.http_api.openai.response_requests import read_response
 from imp_service.http_api.openai.responses import Response
 from imp_service.http_api.requests.generation import Caller
+from imp_service.http_api.requests.reading import Reading
 from imp_service.serving.served_model import ServedModel
 from imp_service.text.tokens.detokenizer import TokenTable
 from support.servers.http_served import DEMO_MODEL, HttpServed, serve_http
@@ -366,7 +368,7 @@ def test_oai_9_text_after_a_call_may_come_with_the_end_of_the_call() -> None:
     """A reply merges several tokens: the rest of the arguments, and the text that follows them."""
     served = ServedModel(read_settings(None, []).settings, 2048, 2048, 512, ("imp-demo",))
     body = {"input": "Rain?", "tools": TOOLS}
-    parsed = read_response(body, served, Caller(), ignores_unknown=False)
+    parsed = read_response(Reading(body, RESPONSES, ignores_unknown=False), served, Caller())
     table = TokenTable(token_bytes=[b"x"], special=frozenset(), bos=None, adds_space_prefix=False)
     response = Response(Head("resp_1", 1, "imp-demo", None), parsed, TokenTexts(table, shows_special=False))
     begun, rest = ToolCallDelta(0, "call_1", "stop", "{"), ToolCallDelta(0, arguments="}")

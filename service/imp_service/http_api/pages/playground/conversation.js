@@ -65,8 +65,10 @@ async function run(turn, request, { kept = [], before = textOf(kept), prompt = [
 	if (follows) reveal(turn)
 	return answer
 }
-function take(answer, { error, choices, usage }) {
+function take(answer, { error, choices, usage, isBroken }) {
 	if (error) throw problem(error)
+	answer.isBroken = isBroken
+	if (isBroken) return
 	const [choice] = choices
 	const n = usage?.completion_tokens ?? answer.n
 	if (n > answer.n) {
@@ -89,8 +91,9 @@ function endOf({ reason, n, usage, request: { body } }) {
 	return usage.total_tokens >= model.size ? `the model’s context of ${sum(model.size, 'token')} is full` : 'it reached a limit of the server'
 }
 // A line about an answer, and the details.
-function figures({ n, usage, first, last, began, end, request, problem }) {
+function figures({ n, usage, first, last, began, end, request, problem, isBroken }) {
 	if (problem && !first) return ['']
+	if (isBroken && !isOver({ end, problem })) return [`${sum(n, 'token')} · the connection broke: waiting for the server…`]
 	if (!first) return [end === EDITED ? 'You wrote it.' : end ? `No token: ${end}.` : 'Waiting for the first token…']
 	// Many tokens may come at once: of a short answer, the time of all of it says more.
 	const rate = 1000 * (n > 10 * first.n && last - first.at > 100 ? (n - first.n) / (last - first.at) : n / (last - began))

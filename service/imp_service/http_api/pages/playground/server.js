@@ -5,6 +5,7 @@ let key = store.impKey ?? '', model = { id: '', size: Infinity }, ready, asking
 const WORDS = {
 	context_length_exceeded: 'The conversation is longer than the model can read. Start a new chat, or edit an earlier message.',
 	rate_limit_exceeded: 'The server is busy. Try again in a moment.',
+	resume_mismatch: 'The connection broke, and another model or another version of the server answers now.',
 	draining: 'The server is stopping.', aborted: 'Somebody with access to the server ended this answer.',
 }
 const SILENT = 'The server does not answer. Is it still running?'
@@ -28,8 +29,9 @@ function askKey() {
 		}
 	})
 }
+const broken = words => Object.assign(Error(words), { isBroken: true })
 // A browser's own words for a connection that failed say little.
-const inWords = (work, words, signal) => work.catch(error => { throw signal?.aborted ? error : Error(words) })
+const inWords = (work, words, signal) => work.catch(error => { throw signal?.aborted ? error : broken(words) })
 async function call(path, body, signal) {
 	for (;;) {
 		const headers = { 'content-type': 'application/json', ...key && { authorization: `Bearer ${key}` } }
@@ -62,20 +64,57 @@ async function begin() {
 		}
 	}
 }
+// How long an answer whose stream broke waits for the server, and errors that pass by themselves.
+const PATIENCE = 20_000, PASSING = ['draining', 'rate_limit_exceeded']
+// The events of an answer. If its stream breaks, it goes on where it was, as soon as a server answers; until then an event says so.
 async function* events({ path, body }, signal) {
 	const look = { stream: true, stream_options: { include_usage: true, continuous_usage_stats: true }, return_token_ids: true }
 	const scores = body.messages ? { logprobs: true, top_logprobs: 5 } : { logprobs: 5 }
-	const reply = await call(path, JSON.stringify({ ...body, ...look, ...scores }), signal)
-	const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader()
-	let rest = ''
-	for (let isDone; !isDone;) {
-		const { done, value } = await inWords(reader.read(), BROKEN, signal)
-		if (done) throw Error(BROKEN)
-		const lines = (rest + value).split('\n')
-		rest = lines.pop()
-		for (const line of lines) {
-			if (line.startsWith('data: {')) yield JSON.parse(line.slice(6))
-			isDone ||= line.startsWith('data: [DONE]')
+	const came = {}
+	for (let since, pause; ;) {
+		try {
+			const reply = await call(path, JSON.stringify({ ...body, ...look, ...scores, resume: came }), signal)
+			for await (const event of unitsOf(reply, came, signal)) {
+				since = undefined
+				if (event === '[DONE]') return
+				yield JSON.parse(event)
+			}
+		} catch (error) {
+			if (signal.aborted || !came.origin || !(error.isBroken || PASSING.includes(error.code))) throw error
+			if (!since) [since, pause] = [performance.now(), 50]
+			else if (performance.now() - since > PATIENCE) throw Error(BROKEN)
+			yield { isBroken: true }
+			await sleep(pause = Math.min(2 * pause, 2000))
 		}
+	}
+}
+// What a server sends at once, a mark and its events, counts only whole. Adds what the marks say to `came`.
+async function* unitsOf(reply, came, signal) {
+	let mark = {}, left = 0, held = []
+	for await (const part of partsOf(reply, signal)) {
+		if (part.startsWith(': imp ')) {
+			mark = JSON.parse(part.slice(6))
+			left = mark.events
+			if (mark.end) throw broken(BROKEN)
+		} else if (part.startsWith('data: ')) {
+			held.push(part.slice(6))
+			left--
+		}
+		if (left > 0) continue
+		const { origin, id, created, told = [] } = mark
+		if (origin) Object.assign(came, { origin, id, created, sequences: came.sequences ?? [{ token_ids: [] }] })
+		for (const [i, ids] of told) came.sequences[i].token_ids.push(...ids)
+		mark = {}
+		yield* held.splice(0)
+	}
+}
+async function* partsOf(reply, signal) {
+	const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader()
+	for (let rest = ''; ;) {
+		const { done, value } = await inWords(reader.read(), BROKEN, signal)
+		if (done) throw broken(BROKEN)
+		const parts = (rest + value).split('\n\n')
+		rest = parts.pop()
+		yield* parts
 	}
 }
