@@ -24,8 +24,18 @@ export const connect = (target) => new InferenceService(target, grpc.credentials
 // A call without a deadline may wait forever. When the deadline passes, the server stops its work, too.
 export const within = (seconds) => ({ deadline: Date.now() + seconds * 1000 });
 
+// Whether the server went away, so that it, when it is back, or another one goes on with the stream.
+export const canGoOn = (error) =>
+  error.code === grpc.status.UNAVAILABLE || ["DEVICE_FAULT", "QUEUE_FULL"].includes(detailsOf(error).reason);
+
 // "OUT_OF_RANGE CONTEXT_TOO_LONG: …", and a line for each field that is wrong. Programs test the reason.
 export function explain(error) {
+  const details = detailsOf(error);
+  const head = [grpc.status[error.code], details.reason].filter(Boolean).join(" ");
+  return [`${head}: ${error.details}`, ...details.violations.map((v) => `  ${v.field}: ${v.description}`)].join("\n");
+}
+
+function detailsOf(error) {
   const details = { reason: "", violations: [] };
   const [packed] = error.metadata?.get("grpc-status-details-bin") ?? [];
   for (const { type_url, value } of packed ? unpack("google.rpc.Status", packed).details : []) {
@@ -33,8 +43,7 @@ export function explain(error) {
     if (type === "google.rpc.ErrorInfo") details.reason = unpack(type, value).reason;
     if (type === "google.rpc.BadRequest") details.violations = unpack(type, value).field_violations;
   }
-  const head = [grpc.status[error.code], details.reason].filter(Boolean).join(" ");
-  return [`${head}: ${error.details}`, ...details.violations.map((v) => `  ${v.field}: ${v.description}`)].join("\n");
+  return details;
 }
 
 const unpack = (type, bytes) => definition[type].deserialize(bytes);

@@ -13,7 +13,7 @@ from imp_service.api.errors import Violation
 from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse
 from imp_service.rpc.statuses import ADVICE, message_of, status_code, trailing_metadata
 from imp_service.serving.errors.error_table import ERRORS, Detail
-from imp_service.serving.errors.failures import Failure
+from imp_service.serving.errors.failure import Failure
 from support.run.patience import BUILD_SECONDS, HANGS_AFTER
 from support.servers.scripted_server import scripted_server
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from support.run.patience import BUILD_SECONDS, HANGS_AFTER
+from support.servers.breaking_servers import BreakingServers
+from support.servers.scripted_server import resumable_story, scripted_server
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "demo_golden.json").read_text())
 STORY, WEATHER = GOLDEN["models"]["target"]["prompts"][:2]
@@ -60,6 +62,29 @@ def test_rpc_29_cnt_4_a_deadline_ends_a_text_in_the_middle(language, target, run
     text = result.stdout.removesuffix("\n")
     # The output before the deadline is the beginning of the text.
     assert text.startswith(STORY["output_text"][: len(text)])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("language", ["node", "go"])
+def test_rsm_4_a_text_goes_on_where_its_server_went_away(language, run):
+    servers = BreakingServers(2, 0, 2, messages=resumable_story("Once", " upon", " a", " time"))
+    with scripted_server(Generate=servers) as address:
+        result = run(language, "generate", address)
+    assert (result.returncode, result.stdout) == (0, "Once upon a time\n"), result.stderr
+    assert len(result.stderr.splitlines()) == 2
+    told = [[list(each.token_ids) for each in asked.resume.sequences] for asked in servers.asked]
+    assert told == [[], [[100]], [[100]], [[100, 101]]]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("language", ["node", "go"])
+def test_k02_a_server_that_dies_at_once_ends_the_text_with_its_error(language, run):
+    servers = BreakingServers(2, *[0] * 20, messages=resumable_story())
+    with scripted_server(Generate=servers) as address:
+        result = run(language, "generate", address)
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1].startswith("UNAVAILABLE DRAINING: ")
+    assert len(servers.asked) == 7
 
 
 def test_two_texts_at_once_with_asyncio(target, run):

@@ -1,4 +1,4 @@
-// Generates text with imp and prints it as it comes.
+// Generates text with imp and prints it as it comes. If the server goes away, the text goes on when it is back.
 //
 //	build/generate [TARGET [PROMPT [MAX_TOKENS [DEADLINE_SECONDS]]]]
 package main
@@ -39,22 +39,29 @@ func main() {
 	// Calling cancel earlier ends the call, and the server frees its memory.
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
-	stream, err := client.Generate(ctx, &imp.GenerateRequest{
+	request := &imp.GenerateRequest{
 		Prompt: &imp.GenerateRequest_Text{Text: arguments[1]},
 		// A field that is not set takes the model's default; zero means zero.
 		Sampling: &imp.SamplingOptions{Temperature: proto.Float32(0)},
 		Stop:     &imp.StopOptions{MaxTokens: proto.Uint32(uint32(maxTokens))},
-	})
-	if err != nil {
-		fail(err)
 	}
-	if err := show(stream); err != nil {
-		fail(err)
+	for failures := 0; ; failures++ {
+		stream, err := client.Generate(ctx, request)
+		if err == nil {
+			err = show(stream, request, &failures)
+		}
+		if err == nil {
+			return
+		}
+		if request.Resume == nil || failures == 6 || !impclient.CanGoOn(err) {
+			fail(err)
+		}
+		time.Sleep(100 * time.Millisecond << failures)
 	}
 }
 
-// show prints the messages of a stream until it ends.
-func show(stream imp.InferenceService_GenerateClient) error {
+// show prints the messages of a stream until it ends. The request gets what the next call needs to go on.
+func show(stream imp.InferenceService_GenerateClient, request *imp.GenerateRequest, failures *int) error {
 	for {
 		response, err := stream.Recv()
 		if err == io.EOF {
@@ -65,8 +72,19 @@ func show(stream imp.InferenceService_GenerateClient) error {
 		}
 		switch event := response.Event.(type) { // newer servers may send other events; they are ignored
 		case *imp.GenerateResponse_Started:
+			if request.Resume != nil { // it goes on
+				continue
+			}
 			fmt.Fprintf(os.Stderr, "[%s, seed %d]\n", event.Started.Model, event.Started.Seed)
+			if origin := event.Started.Origin; origin != nil {
+				request.Resume = &imp.Resume{Origin: origin, Sequences: []*imp.ResumedSequence{{}}}
+			}
 		case *imp.GenerateResponse_Chunk:
+			if request.Resume != nil {
+				told := request.Resume.Sequences[0]
+				told.TokenIds = append(told.TokenIds, event.Chunk.TokenIds...)
+			}
+			*failures = 0
 			fmt.Print(event.Chunk.Text)
 		case *imp.GenerateResponse_Finished:
 			// The server holds text back while it may be the beginning of a stop string. The rest comes here.

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	imp "example.com/imp/impv1"
@@ -33,6 +34,12 @@ func Reason(err error) string {
 		}
 	}
 	return ""
+}
+
+// CanGoOn says whether the server went away, so that it, when it is back, or another one goes on with the stream.
+func CanGoOn(err error) bool {
+	reason := Reason(err)
+	return status.Code(err) == codes.Unavailable || reason == "DEVICE_FAULT" || reason == "QUEUE_FULL"
 }
 
 // Explain says "OUT_OF_RANGE CONTEXT_TOO_LONG: ...", and has a line for each field that is wrong.

@@ -14,7 +14,7 @@ from ..pb.inference_pb2_grpc import InferenceServiceStub
 from ..pb.model_pb2_grpc import ModelServiceStub
 from ..pb.tokenizer_pb2_grpc import TokenizerServiceStub
 from .connection import LAST_CALLS_SECONDS, Metadata
-from .failure import CallFailure, failure_of
+from .failure import CallFailure, closed, failure_of
 from .target import Target, open_async_channel
 
 if TYPE_CHECKING:
@@ -29,18 +29,24 @@ Response = TypeVar("Response")
 class AsyncConnection:
     """The first call opens the connection. `deadline` is in seconds, for each call."""
 
-    def __init__(self, target: Target, deadline: float | None = None) -> None:
-        self._target = target
+    def __init__(self, target: Target, deadline: float | None = None, *, own_connection: bool = False) -> None:
+        """With `own_connection` it does not share connections with others of its kind."""
+        self.target = target
         self._metadata = target.call_metadata
         self._deadline = deadline
+        self._has_own_connection = own_connection
         self._channel: grpc.aio.Channel | None = None
+        self._session_channel: grpc.aio.Channel | None = None
+        # A server has answered a generation.
+        self.has_answered = False
         self._is_closed = False
+        self._pauses: set[asyncio.Event] = set()
         self._started: set[asyncio.Task[None]] = set()
 
     @property
     def address(self) -> str:
         """The server, as gRPC names it."""
-        return self._target.address
+        return self.target.address
 
     @property
     def channel(self) -> grpc.aio.Channel:
@@ -48,12 +54,22 @@ class AsyncConnection:
         if self._is_closed:
             raise closed()
         if self._channel is None:
-            self._channel = open_async_channel(self._target)
+            self._channel = open_async_channel(self.target, is_spread=True, own_connection=self._has_own_connection)
         return self._channel
 
     @cached_property
     def inference(self) -> InferenceServiceAsyncStub:
         return InferenceServiceStub(self.channel)
+
+    @cached_property
+    def sessions(self) -> InferenceServiceAsyncStub:
+        """For calls of sessions, which live on one server."""
+        if not self.target.has_several:
+            return self.inference
+        if self._is_closed:
+            raise closed()
+        self._session_channel = open_async_channel(self.target)
+        return InferenceServiceStub(self._session_channel)
 
     @cached_property
     def models(self) -> ModelServiceAsyncStub:
@@ -67,9 +83,13 @@ class AsyncConnection:
         """Ends every call, but waits a moment for those of start()."""
         await self.wait_for_started()
         self._is_closed = True
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            await channel.close()
+        for pause in self._pauses:
+            pause.set()
+        channels = (self._channel, self._session_channel)
+        self._channel = self._session_channel = None
+        for channel in channels:
+            if channel is not None:
+                await channel.close()
 
     @property
     def has_started(self) -> bool:
@@ -91,7 +111,7 @@ class AsyncConnection:
     ) -> Response:
         """The reply. Raises CallFailure. Cancelling the task cancels the call."""
         with self.failures():
-            return await method(request, timeout=self._time(timeout), metadata=(*self._metadata, *metadata))
+            return await method(request, timeout=self.seconds(timeout), metadata=(*self._metadata, *metadata))
 
     def start(
         self,
@@ -119,10 +139,25 @@ class AsyncConnection:
         timeout: float | None = None,
     ) -> AsyncReplies[Response]:
         """The messages as they come."""
-        call = method(request, timeout=self._time(timeout), metadata=(*self._metadata, *metadata))
+        if self._is_closed:
+            raise closed()
+        call = method(request, timeout=self.seconds(timeout), metadata=(*self._metadata, *metadata))
         return AsyncReplies(call, self)
 
-    def _time(self, timeout: float | None) -> float | None:
+    async def pause(self, seconds: float, ended: asyncio.Event) -> None:
+        """Waits, or until `ended` is set. Raises the failure of a closed connection."""
+        self._pauses.add(ended)
+        try:
+            if not self._is_closed:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(ended.wait(), seconds)
+        finally:
+            self._pauses.discard(ended)
+        if self._is_closed:
+            raise closed()
+
+    def seconds(self, timeout: float | None) -> float | None:
+        """The time of a call: its own, else the connection's."""
         return self._deadline if timeout is None else timeout
 
     @contextmanager
@@ -131,7 +166,7 @@ class AsyncConnection:
         try:
             yield
         except grpc.RpcError as error:
-            raise failure_of(error, self._target) from None
+            raise failure_of(error, self.target) from None
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -159,8 +194,3 @@ class AsyncReplies(AsyncIterator[Response]):
     def cancel(self) -> None:
         """Has no effect if the call has ended."""
         self._call.cancel()
-
-
-def closed() -> CallFailure:
-    """The failure of a call whose client was closed."""
-    return CallFailure("CANCELLED", "CANCELLED", "the client was closed")

@@ -29,6 +29,7 @@ class ConnectOptions(TypedDict, total=False):
     metadata: Mapping[str, str]
     timeout: float
     attempts: int
+    resume: bool
 
 
 def connect(target: str | None = None, **options: Unpack[ConnectOptions]) -> Client:
@@ -41,7 +42,10 @@ def connect(target: str | None = None, **options: Unpack[ConnectOptions]) -> Cli
       caller, for mutual TLS. The files imply `tls`;
     - `token`: a bearer token; `metadata`: what else goes with each call;
     - `timeout`: seconds for each call;
-    - `attempts`: how often a call is made, at most and by default 5 times, if the server refuses it for a while.
+    - `attempts`: how often a call is made, at most and by default 5 times, if the server refuses it for a while;
+    - `resume=False`: a generation fails if the server goes away. Otherwise it goes on where it was, with the same
+      tokens, when the server is back. Of a name or a list of several servers (dns:///name:50051, ipv4:a:1,b:2),
+      another one goes on.
     """
     from .connection import Connection
     from .model.client import Client
@@ -87,7 +91,9 @@ def target_of(address: str | None, options: ConnectOptions) -> Target:
         found = read_address(named)
     except ValueError as error:
         raise invalid("target", f"{named}: {error}") from None
-    return Target(found, files, token, tuple(pairs.items()), attempts, is_typed=False)
+    return Target(
+        found, files, token, tuple(pairs.items()), attempts, is_typed=False, resumes=options.get("resume", True)
+    )
 
 
 def is_header(text: str) -> bool:

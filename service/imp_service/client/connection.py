@@ -1,5 +1,6 @@
 """A channel to one server for programs that wait in threads, with deadline, metadata and failures."""
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,8 +13,8 @@ import grpc
 from ..pb.inference_pb2_grpc import InferenceServiceStub
 from ..pb.model_pb2_grpc import ModelServiceStub
 from ..pb.tokenizer_pb2_grpc import TokenizerServiceStub
-from .failure import failure_of
-from .interrupts import Interruptible
+from .failure import closed, failure_of
+from .interrupts import Interruptible, no_call
 from .target import Target, open_channel
 
 Request = TypeVar("Request")
@@ -27,11 +28,15 @@ class Connection:
     """The first call opens the connection. `deadline` is in seconds, for each call."""
 
     def __init__(self, target: Target, deadline: float | None = None) -> None:
-        self.channel = open_channel(target)
-        self._target = target
+        self.channel = open_channel(target, is_spread=True)
+        self.target = target
         self._metadata = target.call_metadata
         self._deadline = deadline
         self._started: set[grpc.Future[Any]] = set()
+        # A server has answered a generation.
+        self.has_answered = False
+        self._is_closed = False
+        self._pauses: set[threading.Event] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -44,16 +49,29 @@ class Connection:
     def close(self) -> None:
         """Ends every call, but waits a moment for those of start()."""
         self.wait_for_started()
+        self._is_closed = True
+        for pause in tuple(self._pauses):
+            pause.set()
         self.channel.close()
+        self._session_channel.close()
 
     @property
     def address(self) -> str:
         """The server, as gRPC names it."""
-        return self._target.address
+        return self.target.address
 
     @cached_property
     def inference(self) -> InferenceServiceStub:
         return InferenceServiceStub(self.channel)
+
+    @cached_property
+    def sessions(self) -> InferenceServiceStub:
+        """For calls of sessions, which live on one server."""
+        return InferenceServiceStub(self._session_channel)
+
+    @cached_property
+    def _session_channel(self) -> grpc.Channel:
+        return open_channel(self.target) if self.target.has_several else self.channel
 
     @cached_property
     def models(self) -> ModelServiceStub:
@@ -84,13 +102,13 @@ class Connection:
         timeout: float | None = None,
     ) -> Response:
         """The reply. Raises CallFailure. Ctrl-C cancels the call. `timeout` replaces the connection's deadline."""
-        with Interruptible(_no_call):
-            call = method.future(request, timeout=self._time(timeout), metadata=(*self._metadata, *metadata))
+        with Interruptible(no_call):
+            call = method.future(request, timeout=self.seconds(timeout), metadata=(*self._metadata, *metadata))
         try:
             with Interruptible(call.cancel):
                 return call.result()
         except grpc.RpcError as error:
-            raise failure_of(error, self._target) from None
+            raise failure_of(error, self.target) from None
 
     def start(
         self,
@@ -116,11 +134,28 @@ class Connection:
         timeout: float | None = None,
     ) -> "Replies[Response]":
         """The messages as they come."""
-        with Interruptible(_no_call):
-            call = method(request, timeout=self._time(timeout), metadata=(*self._metadata, *metadata))
-        return Replies(call, self._target)
+        try:
+            with Interruptible(no_call):
+                call = method(request, timeout=self.seconds(timeout), metadata=(*self._metadata, *metadata))
+        except ValueError:
+            if self._is_closed:
+                raise closed() from None
+            raise
+        return Replies(call, self.target)
 
-    def _time(self, timeout: float | None) -> float | None:
+    def pause(self, seconds: float, ended: threading.Event) -> None:
+        """Waits, or until `ended` is set. Raises the failure of a closed connection."""
+        self._pauses.add(ended)
+        try:
+            if not self._is_closed:
+                ended.wait(seconds)
+        finally:
+            self._pauses.discard(ended)
+        if self._is_closed:
+            raise closed()
+
+    def seconds(self, timeout: float | None) -> float | None:
+        """The time of a call: its own, else the connection's."""
         return self._deadline if timeout is None else timeout
 
 
@@ -139,7 +174,7 @@ class Replies(Iterator[Response]):
             raise failure_of(error, self._target) from None
 
     def close(self) -> None:
-        with Interruptible(_no_call):
+        with Interruptible(no_call):
             self.cancel()
 
     def cancel(self) -> None:
@@ -151,7 +186,3 @@ class Replies(Iterator[Response]):
         """Waits for the initial metadata and returns it."""
         with Interruptible(self._call.cancel):
             return dict(self._call.initial_metadata())
-
-
-def _no_call() -> None:
-    """There is no call to cancel yet."""

@@ -6,9 +6,9 @@ from typing import cast
 import grpc
 
 from .target import Target
-from .unreachable import explain
+from .unreachable import explain, is_unreachable
 
-DETAILS = "grpc-status-details-bin"
+DETAILS, PUSHBACK = "grpc-status-details-bin", "grpc-retry-pushback-ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class CallFailure(Exception):
     text: str  # the message of the server
     violations: tuple[FieldViolation, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
-    retry_after: float | None = None  # seconds; None: the server sent no RetryInfo
+    retry_after: float | None = None  # seconds; None: the server told no time
+    is_unreachable: bool = False  # there was no connection, so no server has the call
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.message}"
@@ -43,6 +44,16 @@ class CallFailure(Exception):
         return f"{what} ({', '.join(notes)})" if notes else what
 
 
+def cancelled() -> CallFailure:
+    """The failure of a stream that its caller has cancelled between two calls."""
+    return CallFailure("CANCELLED", "CANCELLED", "the caller cancelled it")
+
+
+def closed() -> CallFailure:
+    """The failure of a call whose client was closed."""
+    return CallFailure("CANCELLED", "CANCELLED", "the client was closed")
+
+
 def failure_of(error: grpc.RpcError, target: Target | None = None) -> CallFailure:
     """The failure of a synchronous or asyncio call. Ignores details that cannot be parsed.
 
@@ -50,8 +61,12 @@ def failure_of(error: grpc.RpcError, target: Target | None = None) -> CallFailur
     """
     call = cast(grpc.Call, error)  # every RpcError that a call raises is a Call
     code, text = call.code().name, call.details() or ""
-    plain = CallFailure(code, code, text if target is None else explain(text, target))
-    packed = next((value for key, value in call.trailing_metadata() or () if key == DETAILS), None)
+    explained = text if target is None else explain(text, target)
+    trailing = dict(call.trailing_metadata() or ())
+    pushback, packed = trailing.get(PUSHBACK, ""), trailing.get(DETAILS)
+    told = int(pushback) / 1000 if isinstance(pushback, str) and pushback.isdecimal() else None
+    unreachable = code == "UNAVAILABLE" and is_unreachable(text)
+    plain = CallFailure(code, code, explained, retry_after=told, is_unreachable=unreachable)
     return plain if not isinstance(packed, bytes) else _with_details(plain, packed)
 
 
@@ -74,5 +89,5 @@ def _with_details(plain: CallFailure, packed: bytes) -> CallFailure:
         plain.text,
         tuple(FieldViolation(v.field, v.description) for v in bad.field_violations),
         dict(info.metadata),
-        retry.retry_delay.ToTimedelta().total_seconds() if has_retry else None,
+        retry.retry_delay.ToTimedelta().total_seconds() if has_retry else plain.retry_after,
     )

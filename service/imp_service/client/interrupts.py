@@ -35,3 +35,7 @@ class Interruptible:
     def _press(self, *_: object) -> None:
         self._is_pressed = True
         self._cancel()
+
+
+def no_call() -> None:
+    """There is no call to cancel yet."""

@@ -6,12 +6,17 @@ from collections.abc import Callable
 from .target import Target
 
 # How the messages of gRPC about a missing connection begin.
-_NO_CONNECTION = ("failed to connect to all addresses", "errors resolving ")
+_NO_CONNECTION = ("failed to connect to all addresses", "connections to all backends failing", "errors resolving ")
+
+
+def is_unreachable(details: str) -> bool:
+    """Whether gRPC's message says that there was no connection."""
+    return details.startswith(_NO_CONNECTION)
 
 
 def explain(details: str, target: Target) -> str:
     """Explains a missing connection to `target`, and what to do. Returns other `details` unchanged."""
-    if not details.startswith(_NO_CONNECTION):
+    if not is_unreachable(details):
         return details
     for pattern, say in _ROWS:
         if re.search(pattern, details):

@@ -7,6 +7,7 @@ from .measured_server import ServerFacts
 from .page import page
 from .plan import LadderPlan, PlanRefused
 from .report import LadderReport, LevelReport, Percentiles
+from .vectors import VectorPlan, VectorReport, run_vectors
 
 __all__ = [
     "HEADINGS",
@@ -16,8 +17,11 @@ __all__ = [
     "Percentiles",
     "PlanRefused",
     "ServerFacts",
+    "VectorPlan",
+    "VectorReport",
     "level_row",
     "open_imp_server",
     "page",
     "run_ladder",
+    "run_vectors",
 ]

@@ -1,6 +1,7 @@
 """The numbers of a report as a table of texts, the same on a page and in a terminal."""
 
 import math
+from collections.abc import Mapping
 
 from .report import LevelReport
 
@@ -24,8 +25,13 @@ def level_row(level: LevelReport) -> tuple[str, ...]:
 
 
 def failures_text(level: LevelReport) -> str:
-    """Failures as text, such as "3 QUEUE_FULL, 1 LOADING". Empty if there are none."""
-    return ", ".join(f"{count} {reason}" for reason, count in level.failures.items())
+    """Failures as text, such as "3 QUEUE_FULL, 1 LOADING, 2 resumed". Empty if there are none."""
+    return counts_text(level.failures | ({"resumed": level.resumed} if level.resumed else {}))
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Counts by their reasons as text. Empty if there are none."""
+    return ", ".join(f"{count} {reason}" for reason, count in counts.items())
 
 
 def duration_text(seconds: float) -> str:

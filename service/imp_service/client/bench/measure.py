@@ -15,6 +15,7 @@ class RequestResult:
     failure: str = ""
     prompt_tokens: int = 0  # as the server counts them; 0: not stated
     is_counted: bool = True  # by the server; otherwise each message with text counts as one token
+    n_resumed: int = 0  # how often it broke and went on
 
     @property
     def first_token_seconds(self) -> float:
@@ -57,3 +58,7 @@ class LevelRun:
     @property
     def failures(self) -> Counter[str]:
         return Counter(r.failure for r in self.results if r.failure)
+
+    @property
+    def n_resumed(self) -> int:
+        return sum(r.n_resumed for r in self.results)

@@ -45,6 +45,7 @@ class LevelReport:
     tokens_per_message: float
     requests: int
     failures: dict[str, int]  # reason -> requests that ended with it, most first
+    resumed: int = 0  # how often a request broke and went on
 
     @property
     def median_tokens_per_s(self) -> float:
@@ -98,7 +99,7 @@ class LadderReport:
         )
 
     def as_json(self) -> dict[str, object]:
-        return {"version": REPORT_VERSION, **_plain(asdict(self))}
+        return {"version": REPORT_VERSION, **plain(asdict(self))}
 
 
 def report_of(facts: ServerFacts, plan: LadderPlan, runs: Sequence[LevelRun]) -> LadderReport:
@@ -129,19 +130,20 @@ def _level(level: int, runs: Sequence[LevelRun]) -> LevelReport:
         tokens_per_message=sum(result.n_tokens for result in good) / n_messages if n_messages else math.nan,
         requests=sum(len(run.results) for run in runs),
         failures=dict(sum((run.failures for run in runs), Counter()).most_common()),
+        resumed=sum(run.n_resumed for run in runs),
     )
 
 
-def _plain(value: object) -> dict[str, object]:
+def plain(value: object) -> dict[str, object]:
     """JSON has no NaN: what was not measured is null."""
 
-    def plain(inner: object) -> object:
+    def converted(inner: object) -> object:
         if isinstance(inner, dict):
-            return {key: plain(item) for key, item in inner.items()}
+            return {key: converted(item) for key, item in inner.items()}
         if isinstance(inner, list | tuple):
-            return [plain(item) for item in inner]
+            return [converted(item) for item in inner]
         return None if isinstance(inner, float) and math.isnan(inner) else inner
 
-    made = plain(value)
+    made = converted(value)
     assert isinstance(made, dict)  # narrows
     return made

@@ -30,6 +30,7 @@ from ...api.replies import (
     Usage,
 )
 from ...api.reports import EmbeddingSupport, LoadReport, ModelInfo
+from ...api.resume import Origin
 from ...api.tool_calls import ToolCallDelta
 from ...api.vectors import Ranking, RankResult, Vectors
 from ...pb import inference_pb2, model_pb2, types_pb2
@@ -76,7 +77,7 @@ def read_reply(message: inference_pb2.GenerateResponse) -> Reply | None:
                 held_scores=WireScores(started.prompt),
                 sparse_prefill=_sparse_prefill(started.sparse_prefill) if started.HasField("sparse_prefill") else None,
                 media=[_read(MediaSpan, each) for each in started.media],
-                logits=b"",  # only a decision has them, within a server
+                origin=_read(Origin, started.origin) if started.HasField("origin") else None,
             )
         case "chunk":
             chunk = message.chunk

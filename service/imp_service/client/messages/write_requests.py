@@ -12,13 +12,14 @@ from ...api.decisions import DecisionRequest
 from ...api.errors import invalid
 from ...api.image import Image
 from ...api.options import GenerationRequest, Prompt
+from ...api.resume import Resume
 from ...api.vectors import EmbedRequest, RerankRequest
 from ...pb import inference_pb2, tokenizer_pb2, types_pb2
 from .fields import MessageWriter
 
 Metadata = tuple[tuple[str, str], ...]
 # Fields that are written by themselves, or are metadata of the call.
-NOT_IN_MESSAGES = ("prompt", "constraint", "priority", "tenant")
+NOT_IN_MESSAGES = ("prompt", "constraint", "priority", "tenant", "resume")
 
 
 def write_generation(
@@ -34,8 +35,16 @@ def write_generation(
     writer.fill(message, request, "", leaves_out=NOT_IN_MESSAGES)
     if request.constraint is not None:
         write_constraint(writer, message.constraint, request.constraint)
+    if request.resume is not None:
+        _write_resume(writer, message.resume, request.resume)
     writer.finish()
     return message
+
+
+def _write_resume(writer: MessageWriter, message: inference_pb2.Resume, resume: Resume) -> None:
+    writer.put(message, "origin", resume.origin, "resume.origin")
+    for i, each in enumerate(resume.sequences):
+        writer.fill(message.sequences.add(), each, f"resume.sequences[{i}]", leaves_out=("chunks",))
 
 
 def write_decision(request: DecisionRequest, model: str = "") -> inference_pb2.DecideRequest:

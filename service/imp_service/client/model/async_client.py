@@ -34,9 +34,9 @@ from ...api.reports import LoadReport, ModelInfo
 from ...api.several import Prompts, requests_of
 from ...api.vector_arguments import EMBED_PARAMETERS, RERANK_PARAMETERS, embed_request_of, rerank_request_of
 from ...api.vectors import Ranking, TextOrIds, Vectors
-from ...pb.inference_pb2 import GenerateResponse
 from ...pb.model_pb2 import GetLoadRequest, GetModelInfoRequest
-from ..async_connection import AsyncConnection, AsyncReplies
+from ..async_connection import AsyncConnection
+from ..async_joined_replies import AsyncJoinedReplies
 from ..messages.errors import translating_call_failures
 from ..messages.read_replies import read_decision, read_load, read_model_info, read_ranking, read_vectors
 from ..messages.write_requests import (
@@ -241,9 +241,9 @@ class AsyncClient:
         message = write_generation(request, self._model)
         metadata = caller_metadata(request.tenant, request.priority)
 
-        async def begin() -> AsyncReplies[GenerateResponse]:
+        async def begin() -> AsyncJoinedReplies:
             self._sessions.release_dropped()
-            return self._sessions.stream(message, metadata, timeout)
+            return AsyncJoinedReplies(self._connection, message, metadata=metadata, timeout=timeout)
 
         return AsyncGeneration(begin, Reception(request))
 

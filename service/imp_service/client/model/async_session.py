@@ -17,7 +17,8 @@ from ...api.options import DEFAULT_STEP, GenerationRequest, Prompt, SamplingOpti
 from ...api.replies import StepOutput
 from ...api.shown import session_text
 from ...pb import inference_pb2 as pb
-from ..async_connection import AsyncConnection, AsyncReplies
+from ..async_connection import AsyncConnection
+from ..async_joined_replies import AsyncJoinedReplies
 from ..failure import CallFailure
 from ..messages.errors import translating_call_failures
 from ..messages.write_requests import Metadata
@@ -40,7 +41,7 @@ class AsyncSessionServer:
 
     @cached_property
     def _methods(self) -> dict[type, Any]:
-        stub = self._connection.inference
+        stub = self._connection.sessions
         return {
             pb.PrefillRequest: stub.Prefill,
             pb.DecodeStepRequest: stub.DecodeStep,
@@ -60,18 +61,16 @@ class AsyncSessionServer:
                 result: T = end.value
                 return result
 
-    def stream(
-        self, message: pb.GenerateRequest, metadata: Metadata, timeout: float | None
-    ) -> AsyncReplies[pb.GenerateResponse]:
+    def stream(self, message: pb.GenerateRequest, metadata: Metadata, timeout: float | None) -> AsyncJoinedReplies:
         """Begins a generation."""
-        return self._connection.stream(self._connection.inference.Generate, message, metadata=metadata, timeout=timeout)
+        return AsyncJoinedReplies(self._connection, message, metadata=metadata, timeout=timeout)
 
     async def release(self, state: SessionState) -> None:
         """Frees a session. If the call does not reach the server, the server frees the session after its ttl."""
         request = session_calls.release(state)
         if request is not None:
             with suppress(CallFailure):
-                method = self._connection.inference.ReleaseSession
+                method = self._connection.sessions.ReleaseSession
                 await self._connection.unary(method, request, metadata=state.metadata)
 
     def release_dropped(self) -> None:
@@ -81,7 +80,7 @@ class AsyncSessionServer:
             request = session_calls.release(state)
             if request is not None:
                 with suppress(CallFailure):  # the connection is closed
-                    method = self._connection.inference.ReleaseSession
+                    method = self._connection.sessions.ReleaseSession
                     self._connection.start(method, request, metadata=state.metadata)
 
     async def _answer(
@@ -194,7 +193,7 @@ class AsyncSession:
         message = state.generation(request)
         reception = Reception(request)
 
-        async def begin() -> AsyncReplies[pb.GenerateResponse]:
+        async def begin() -> AsyncJoinedReplies:
             await self._run(session_calls.begin_generation(state), timeout)
             state.generating(message, reception)
             return self._server.stream(message, state.metadata, timeout)

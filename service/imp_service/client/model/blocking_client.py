@@ -35,9 +35,9 @@ from ...api.reports import LoadReport, ModelInfo
 from ...api.several import Prompts, requests_of
 from ...api.vector_arguments import EMBED_PARAMETERS, RERANK_PARAMETERS, embed_request_of, rerank_request_of
 from ...api.vectors import Ranking, TextOrIds, Vectors
-from ...pb.inference_pb2 import GenerateResponse
 from ...pb.model_pb2 import GetLoadRequest, GetModelInfoRequest
-from ..connection import Connection, Replies
+from ..connection import Connection
+from ..joined_replies import JoinedReplies
 from ..messages.errors import translating_call_failures
 from ..messages.read_replies import read_decision, read_load, read_model_info, read_ranking, read_vectors
 from ..messages.write_requests import (
@@ -234,9 +234,9 @@ class BlockingClient:
         message = write_generation(request, self._model)
         metadata = caller_metadata(request.tenant, request.priority)
 
-        def begin() -> Replies[GenerateResponse]:
+        def begin() -> JoinedReplies:
             self._sessions.release_dropped()
-            return self._sessions.stream(message, metadata, timeout)
+            return JoinedReplies(self._connection, message, metadata=metadata, timeout=timeout)
 
         return Generation(begin, Reception(request))
 

@@ -10,15 +10,13 @@ from ...api.options import GenerationRequest
 from ...api.replies import Chunk, Finished, GenerationResult, Reply, Started, Timings, Usage, results_of
 from ...pb.inference_pb2 import GenerateResponse
 from ..messages.read_replies import read_reply
-from ..stream_order import StreamOrder
 
 
 class Reception:
-    """Checks the order of the messages, and keeps the replies for the result."""
+    """Keeps the replies for the result."""
 
     def __init__(self, request: GenerationRequest) -> None:
         self._n_sequences = request.num_sequences
-        self._order = StreamOrder(request.num_sequences, keeps_match=request.stop.include_match)
         # What came, in order.
         self.replies: list[Reply] = []
         self._asked_at = time.monotonic()
@@ -29,12 +27,13 @@ class Reception:
         self.is_left = False
         # The end has come.
         self.is_whole = False
+        # How often the stream broke and went on.
+        self.n_resumed = 0
         # Tokens that the continued session holds in the end.
         self.position: int | None = None
 
     def take(self, message: GenerateResponse) -> Reply | None:
         """The reply of the next message; None for a kind of a later revision."""
-        self._order.check(message)
         reply = read_reply(message)
         if reply is not None:
             self.replies.append(reply)
@@ -43,11 +42,6 @@ class Reception:
         if isinstance(reply, Started):
             self._started_at = time.monotonic()
         return reply
-
-    def end(self) -> None:
-        """Checks that nothing is missing, after a status OK."""
-        self._order.end()
-        self.is_whole = True
 
     @property
     def started(self) -> Started | None:
@@ -102,7 +96,7 @@ class Reception:
 
     def results(self) -> list[GenerationResult]:
         """The output of each sequence. Raises CANCELLED if the end has not come."""
-        return results_of(self.replies)
+        return results_of(self.replies, self.n_resumed)
 
     def result(self) -> GenerationResult:
         """The output of the only sequence."""

@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from ...api.replies import GenerationResult, Reply, progress_text
-from ...pb.inference_pb2 import GenerateResponse
-from ..async_connection import AsyncReplies
+from ..async_joined_replies import AsyncJoinedReplies
 from ..messages.errors import translating_call_failures
 from .reception import Reception
 
@@ -16,13 +15,15 @@ from .reception import Reception
 class AsyncGeneration(AsyncIterator[Reply]):
     """The replies of a generation: `Started`, `Chunk`s, and one `Finished` for each sequence. Begins when it is read.
 
+    If the server goes away, the generation goes on where it was, with the same tokens, when it is back or elsewhere.
+
     Cancelling the task, leaving an `async with` block early, or dropping it cancels the call; the server frees its
     memory within one step.
     """
 
-    def __init__(self, begin: Callable[[], Awaitable[AsyncReplies[GenerateResponse]]], reception: Reception) -> None:
+    def __init__(self, begin: Callable[[], Awaitable[AsyncJoinedReplies]], reception: Reception) -> None:
         self._begin = begin
-        self._messages: AsyncReplies[GenerateResponse] | None = None
+        self._messages: AsyncJoinedReplies | None = None
         self._reception = reception
         self._is_over = False
 
@@ -77,10 +78,11 @@ class AsyncGeneration(AsyncIterator[Reply]):
         if self._messages is None:
             self._messages = await self._begin()
         async for message in self._messages:
+            self._reception.n_resumed = self._messages.n_resumed
             reply = self._reception.take(message)
             if reply is not None:
                 return reply
-        self._reception.end()
+        self._reception.is_whole = True
         return None
 
     def _leave(self) -> None:

@@ -7,9 +7,8 @@ from types import TracebackType
 from typing import Self
 
 from ...api.replies import GenerationResult, Reply, progress_text
-from ...pb.inference_pb2 import GenerateResponse
-from ..connection import Replies
 from ..failure import CallFailure
+from ..joined_replies import JoinedReplies
 from ..messages.errors import translating_call_failures
 from ..stream_order import StreamBroken
 from .reception import Reception
@@ -18,11 +17,13 @@ from .reception import Reception
 class Generation(Iterator[Reply]):
     """The replies of a generation: `Started`, `Chunk`s, and one `Finished` for each sequence. For one thread.
 
+    If the server goes away, the generation goes on where it was, with the same tokens, when it is back or elsewhere.
+
     The call begins at once; the first read raises what the server refuses. Close it, or use it in a `with` block, to
     end it early: the server frees its memory within one step.
     """
 
-    def __init__(self, begin: Callable[[], Replies[GenerateResponse]], reception: Reception) -> None:
+    def __init__(self, begin: Callable[[], JoinedReplies], reception: Reception) -> None:
         self._messages = begin()
         self._reception = reception
         self._replies = _read(self._messages, reception)
@@ -77,17 +78,17 @@ class Generation(Iterator[Reply]):
         self._replies = iter(())
 
 
-def _read(messages: Replies[GenerateResponse], reception: Reception) -> Iterator[Reply]:
+def _read(messages: JoinedReplies, reception: Reception) -> Iterator[Reply]:
     """The replies. It does not know its `Generation`, so that one that is dropped is freed at once."""
     try:
         for message in messages:
+            reception.n_resumed = messages.n_resumed
             reply = reception.take(message)
             if reply is not None:
                 yield reply
-        reception.end()
+        reception.is_whole = True
     except StreamBroken:
         reception.is_left = True
-        messages.cancel()
         raise
     except CallFailure as failure:
         reception.is_left = True

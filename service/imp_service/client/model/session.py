@@ -18,8 +18,9 @@ from ...api.options import DEFAULT_STEP, GenerationRequest, Prompt, SamplingOpti
 from ...api.replies import StepOutput
 from ...api.shown import session_text
 from ...pb import inference_pb2 as pb
-from ..connection import Connection, Replies
+from ..connection import Connection
 from ..failure import CallFailure
+from ..joined_replies import JoinedReplies
 from ..messages.errors import translating_call_failures
 from ..messages.write_requests import Metadata
 from . import session_calls
@@ -41,7 +42,7 @@ class SessionServer:
 
     @cached_property
     def _methods(self) -> dict[type, Any]:
-        stub = self._connection.inference
+        stub = self._connection.sessions
         return {
             pb.PrefillRequest: stub.Prefill,
             pb.DecodeStepRequest: stub.DecodeStep,
@@ -61,18 +62,16 @@ class SessionServer:
                 result: T = end.value
                 return result
 
-    def stream(
-        self, message: pb.GenerateRequest, metadata: Metadata, timeout: float | None
-    ) -> Replies[pb.GenerateResponse]:
+    def stream(self, message: pb.GenerateRequest, metadata: Metadata, timeout: float | None) -> JoinedReplies:
         """Begins a generation."""
-        return self._connection.stream(self._connection.inference.Generate, message, metadata=metadata, timeout=timeout)
+        return JoinedReplies(self._connection, message, metadata=metadata, timeout=timeout)
 
     def release(self, state: SessionState) -> None:
         """Frees a session. If the call does not reach the server, the server frees the session after its ttl."""
         request = session_calls.release(state)
         if request is not None:
             with suppress(CallFailure):
-                method = self._connection.inference.ReleaseSession
+                method = self._connection.sessions.ReleaseSession
                 self._connection.unary(method, request, metadata=state.metadata)
 
     def release_dropped(self) -> None:
@@ -82,7 +81,7 @@ class SessionServer:
             request = session_calls.release(state)
             if request is not None:
                 with suppress(CallFailure):  # the connection is closed
-                    method = self._connection.inference.ReleaseSession
+                    method = self._connection.sessions.ReleaseSession
                     self._connection.start(method, request, metadata=state.metadata)
 
     def _answer(self, calls: Calls[T], request: Any, metadata: Metadata, timeout: float | None) -> Callable[[], Any]:
@@ -191,7 +190,7 @@ class Session:
         message = state.generation(request)
         reception = Reception(request)
 
-        def begin() -> Replies[pb.GenerateResponse]:
+        def begin() -> JoinedReplies:
             self._run(session_calls.begin_generation(state), timeout)
             state.generating(message, reception)
             return self._server.stream(message, state.metadata, timeout)

@@ -61,7 +61,7 @@ def test_cnt_1_a_call_that_is_made_again_when_there_is_room_is_the_same_call() -
         """A connection to a server that has room for the second call, when the first session is freed."""
 
         has_started = True
-        inference = mock.Mock()
+        sessions = mock.Mock()
 
         def unary(self, method: object, request: object, *, metadata: object = (), timeout: object = None) -> str:
             made.append((request, metadata, timeout))

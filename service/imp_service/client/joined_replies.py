@@ -1,0 +1,98 @@
+"""A generation for programs that wait in threads: where a call breaks, another goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..pb.inference_pb2 import GenerateResponse
+from .failure import CallFailure, cancelled
+from .interrupts import Interruptible, no_call
+from .joined_stream import joined_stream
+from .stream_order import StreamBroken
+
+if TYPE_CHECKING:
+    from ..pb.inference_pb2 import GenerateRequest
+    from .connection import Connection, Metadata, Replies
+
+
+class JoinedReplies(Iterator[GenerateResponse]):
+    """The messages of a generation, over all its calls, whose time is `timeout`. Raises CallFailure and StreamBroken.
+
+    The first call begins at once.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        request: GenerateRequest,
+        *,
+        metadata: Metadata = (),
+        timeout: float | None = None,
+    ) -> None:
+        self._connection = connection
+        self._stream = joined_stream(request, connection, timeout)
+        self._metadata = (*metadata, *self._stream.metadata)
+        # Set when it was cancelled.
+        self._ended = threading.Event()
+        self._replies = self._call()
+
+    def __next__(self) -> GenerateResponse:
+        while True:
+            try:
+                message = self._stream.take(next(self._replies))
+            except StopIteration:
+                self._stream.end()
+                raise
+            except StreamBroken:
+                self.cancel()
+                raise
+            except CallFailure as failure:
+                if not self._goes_on(failure):
+                    raise StopIteration from None
+            else:
+                self._connection.has_answered = True
+                if message is not None:
+                    return message
+
+    @property
+    def n_resumed(self) -> int:
+        """How often another call went on."""
+        return self._stream.n_resumed
+
+    @property
+    def metadata(self) -> dict[str, str | bytes]:
+        """Waits for the initial metadata and returns it."""
+        return self._replies.metadata
+
+    def close(self) -> None:
+        with Interruptible(no_call):
+            self.cancel()
+
+    def cancel(self) -> None:
+        """From any thread. Has no effect if the last call has ended."""
+        self._ended.set()
+        self._replies.cancel()
+
+    def _goes_on(self, failure: CallFailure) -> bool:
+        """Begins the next call; False if all had come. Raises the failure that ends the stream."""
+        self._require_open()
+        wait = self._stream.failed(failure)
+        if wait is None:
+            return False
+        self._connection.pause(wait, self._ended)
+        self._require_open()
+        self._replies = self._call()
+        if self._ended.is_set():  # cancel() saw the call before
+            self._replies.cancel()
+        return True
+
+    def _require_open(self) -> None:
+        if self._ended.is_set():
+            raise cancelled() from None
+
+    def _call(self) -> Replies[GenerateResponse]:
+        stream, connection = self._stream, self._connection
+        stub = connection.sessions if stream.is_of_session else connection.inference
+        return connection.stream(stub.Generate, stream.request, metadata=self._metadata, timeout=stream.time_left)

@@ -1,0 +1,249 @@
+"""Servers that are killed, stopped, cut off, drained and started again, under clients that must lose no stream."""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import imp_service
+from imp_service import Client, LanguageModel
+from imp_service.api.errors import Error
+from imp_service.api.replies import GenerationResult
+from support.run.patience import HANGS_AFTER
+from support.servers.cutting_proxy import CuttingProxy
+from support.servers.server_process import ServerProcess
+
+SETTINGS = ("drain.delay=200ms", "drain.grace=20s", "kv.bytes=32MiB", "log.format=json")
+STOPPED_SECONDS = 0.3
+PORTS_GIVEN = Path("/proc/sys/net/ipv4/ip_local_port_range")
+# What befalls a server, by the names of Fleet's methods.
+KINDS = ("killed", "cut", "drained", "stopped", "restarted", "cut")
+
+# What each request asks for. Together: greedy and sampled, several sequences, stops, a constraint, penalties, tools.
+ASKED: Sequence[dict[str, Any]] = (
+    {"prompt": "Once upon a time", "max_tokens": 400, "temperature": 0.0, "ignore_eos": True},
+    {"prompt": "A dog and a cat", "max_tokens": 300, "seed": 11, "ignore_eos": True, "num_sequences": 3},
+    {"prompt": "The little girl", "max_tokens": 400, "seed": 12, "stop": ["garden", "happy"]},
+    {"prompt": "Number: ", "max_tokens": 200, "seed": 13, "regex": "[0-9 ]{150}"},
+    {"prompt": "One day", "max_tokens": 300, "seed": 14, "frequency_penalty": 0.6, "ignore_eos": True},
+    {"prompt": "Tom said", "max_tokens": 250, "seed": 15, "logprobs": True, "ignore_eos": True},
+)
+
+
+def told(results: Sequence[GenerationResult]) -> list[Any]:
+    """What must be the same however often a stream breaks."""
+    return [(each.text, each.token_ids, each.finish_reason, each.match, each.logprobs) for each in results]
+
+
+def goldens() -> list[tuple[dict[str, Any], list[Any]]]:
+    """Each request with what this process generates for it, alone."""
+    with imp_service.load(None, "device.threads=1") as model:
+        return [(asked, told(begun(model, asked).results())) for asked in ASKED]
+
+
+def begun(model: LanguageModel | Client, asked: dict[str, Any]) -> Any:
+    """Begins a generation."""
+    options = dict(asked)
+    return model.generate(options.pop("prompt"), **options)
+
+
+def lasting_port() -> int:
+    """A port that no other process gets while nobody listens there: the kernel gives none of these by itself."""
+    first_given = int(PORTS_GIVEN.read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(first_given // 2, first_given)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+class Member:
+    """One server of a fleet. It has the same port in each of its lives."""
+
+    def __init__(self, folder: Path, *settings: str) -> None:
+        self.address = f"127.0.0.1:{lasting_port()}"
+        self._folder, self._settings = folder, (*SETTINGS, *settings)
+        folder.mkdir()
+        self.start()
+
+    def start(self, *settings: str) -> None:
+        """Starts it, or starts it again."""
+        listen = ("--listen", self.address)
+        self.process = ServerProcess(
+            self._folder, settings=(*self._settings, *settings), listen=listen, is_traced=False
+        )
+
+    def wait(self) -> None:
+        """Waits until it is ready."""
+        self.process.wait_until_ready()
+
+
+class Fleet:
+    """The servers, each behind a proxy, and what befalls them."""
+
+    def __init__(self, folder: Path, n: int, *settings: str) -> None:
+        self.members = [Member(folder / str(i), *settings) for i in range(n)]
+        self._proxies: list[CuttingProxy] = []
+        try:
+            for each in self.members:
+                each.wait()
+                self._proxies.append(CuttingProxy(each.address))
+        except BaseException:
+            self.close()
+            raise
+        self.n_done: Counter[str] = Counter()
+
+    @property
+    def target(self) -> str:
+        """All of them, for connect()."""
+        return "ipv4:" + ",".join(each.address for each in self._proxies)
+
+    def close(self) -> None:
+        """Ends everything."""
+        for proxy in self._proxies:
+            proxy.close()
+        for each in self.members:
+            each.process.kill()
+
+    def killed(self, i: int) -> None:
+        """SIGKILL, at any moment."""
+        self.members[i].process.kill()
+        self.members[i].start()
+
+    def drained(self, i: int) -> None:
+        """SIGTERM. Its streams go on elsewhere, so it ends soon, long before its grace is over."""
+        began = time.monotonic()
+        status = self.members[i].process.terminate()
+        assert status == 0, f"a drain ended with {status}: {self.members[i].process.stderr[-2000:]}"
+        assert time.monotonic() - began < 15, "a drain waited for streams that go on elsewhere"
+        self.members[i].start()
+
+    def restarted(self, i: int) -> None:
+        """SIGKILL, then other threads, chunks and guesses: the same tokens."""
+        self.members[i].process.kill()
+        self.members[i].start("device.threads=2", "scheduler.prefill_chunk=16", "speculation.max_draft_tokens=1")
+
+    def cut(self, i: int) -> None:
+        """Every connection to it breaks."""
+        self._proxies[i].cut()
+
+    def stopped(self, i: int) -> None:
+        """SIGSTOP for a while."""
+        process = self.members[i].process
+        process.signal(signal.SIGSTOP)
+        threading.Event().wait(STOPPED_SECONDS)
+        process.signal(signal.SIGCONT)
+
+    def strike(self, rng: random.Random, kind: str) -> None:
+        """One fault, when every server is ready."""
+        for each in self.members:
+            each.wait()
+        threading.Event().wait(rng.uniform(0.0, 0.1))
+        fault: Callable[[int], None] = getattr(self, kind)
+        fault(rng.randrange(len(self.members)))
+        self.n_done[kind] += 1
+
+
+@dataclass
+class Tally:
+    """What the clients saw."""
+
+    n_streams: int = 0
+    n_resumed: int = 0
+
+
+class ResumingLoad:
+    """Clients that run requests one after the other, and compare each stream with its golden one."""
+
+    def __init__(
+        self,
+        target: str,
+        known: Sequence[tuple[dict[str, Any], list[Any]]],
+        n: int,
+        *,
+        may_be_refused: bool = False,
+        **options: Any,
+    ) -> None:
+        """`may_be_refused`: before a stream has begun."""
+        self._may_be_refused = may_be_refused
+        self._known = known
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self.tally = Tally()
+        self.problems: list[str] = []
+        # Half of the clients share one connection.
+        self._ends = ExitStack()
+        shared = self._ends.enter_context(imp_service.connect(target, **options))
+        clients = [
+            shared if i % 2 else self._ends.enter_context(imp_service.connect(target, **options)) for i in range(n)
+        ]
+        self._threads = [threading.Thread(target=self._work, args=(i, each)) for i, each in enumerate(clients)]
+        for thread in self._threads:
+            thread.start()
+
+    def _work(self, number: int, client: Client) -> None:
+        rng = random.Random(number)
+        while not self._stop.is_set():
+            asked, whole = rng.choice(self._known)
+            n_read = 0
+            try:
+                generation = begun(client, asked)
+                for _ in generation:
+                    n_read += 1
+                results = generation.results()
+            except Error as error:
+                if n_read or not self._may_be_refused:
+                    self.problems.append(f"a stream was lost after {n_read} replies: {error}")
+                continue
+            if told(results) != whole:
+                self.problems.append(f"other tokens after {results[0].resumed} breaks: {asked}")
+            with self._lock:
+                self.tally.n_streams += 1
+                self.tally.n_resumed += results[0].resumed
+
+    def stop(self) -> list[str]:
+        """Ends it, each client after its stream; returns the problems."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(HANGS_AFTER)
+        if any(thread.is_alive() for thread in self._threads):
+            self.problems.append("a stream hangs")
+        self._ends.close()
+        return self.problems
+
+
+@contextmanager
+def fleet(folder: Path, n: int, *settings: str) -> Iterator[Fleet]:
+    """Yields a fleet that is ready."""
+    it = Fleet(folder, n, *settings)
+    try:
+        yield it
+    finally:
+        it.close()
+
+
+def run_chaos(folder: Path, kinds: Sequence[str], *, n_servers: int = 2, n_clients: int = 16) -> dict[str, Any]:
+    """Strikes these faults in turn, each at a random server. Returns the verdict as data."""
+    known, rng = goldens(), random.Random(len(kinds))
+    with fleet(folder, n_servers) as it:
+        load = ResumingLoad(it.target, known, n_clients)
+        try:
+            for kind in kinds:
+                it.strike(rng, kind)
+        finally:
+            problems = load.stop()
+        return {
+            "ok": not problems,
+            "problems": problems[:100],
+            "faults": dict(it.n_done),
+            "streams": load.tally.n_streams,
+            "resumed": load.tally.n_resumed,
+        }
