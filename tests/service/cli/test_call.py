@@ -18,7 +18,8 @@ from imp_service.pb.inference_pb2 import GenerateRequest
 from support.machine.command_line import clean_environment, error_lines, modules_after
 from support.machine.terminal_session import CTRL_C, PROMPT, terminal_session
 from support.run.patience import HANGS_AFTER
-from support.servers.scripted_server import refuse, scripted_server, story
+from support.servers.breaking_servers import BreakingServers
+from support.servers.scripted_server import refuse, resumable_story, scripted_server, story
 
 
 @pytest.fixture
@@ -46,6 +47,17 @@ def test_a_text_streams_to_stdout_and_facts_to_stderr(call, server):
         err,
     ), err
     assert asked == [GenerateRequest(text="hello")] * 2
+
+
+def test_rsm_4_an_answer_that_breaks_goes_on(call):
+    messages = resumable_story("Once", " upon", " a time")
+    whole = {}
+    for cuts in ((), (2, 1)):
+        with scripted_server(Generate=BreakingServers(*cuts, messages=messages)) as address:
+            for words in (("generate", "hello"), ("chat", "hello"), ("generate", "hello", "--json")):
+                status, out, _ = call("call", *words, "--target", address)
+                assert status == 0
+                assert whole.setdefault(words, out) == out
 
 
 def test_chat_is_meant_where_no_method_is_typed(call, server):

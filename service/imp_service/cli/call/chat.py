@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from imp_service.cli.call.generate import most_tokens, write_answer
 from imp_service.cli.call.images import add_parts, media_of
+from imp_service.cli.call.recording import add_record_option, recording_of
 from imp_service.cli.conversation.dialogue import ChatAnswer, Dialogue, TurnFailed
 from imp_service.cli.conversation.hold import hold_conversation, say_once
 from imp_service.cli.conversation.options import add_conversation_options
@@ -36,6 +37,7 @@ def configure_chat(parser: ArgumentParser) -> None:
     add_image_option(parser)
     add_conversation_options(parser)
     add_generation_options(parser)
+    add_record_option(parser)
     parser.set_defaults(run_method=_chat)
 
 
@@ -44,6 +46,8 @@ def _chat(arguments: Namespace) -> int:
     request = request_of(arguments)
     if request.WhichOneof("prompt") not in (None, "chat") or request.num_sequences > 1:
         raise CommandError("USAGE", "--fields: a chat takes no prompt except `chat`, and no num_sequences above 1")
+    if arguments.record is not None and not arguments.words:
+        raise CommandError("USAGE", "--record: expected MESSAGE too, as an argument: a file has one answer")
     waits = not arguments.words and is_interactive()
     with connect(arguments) as connection:
         responder = _ServerResponder(connection, request, arguments, waits=waits)
@@ -67,6 +71,7 @@ class _ServerResponder:
     ) -> None:
         self._connection = connection
         self._request = request
+        self._arguments = arguments
         self._is_json, self._is_verbose = arguments.json, arguments.verbose
         self._writer = answer_writer(plain=arguments.plain or arguments.json or request.HasField("constraint"))
         self._waits = waits
@@ -87,6 +92,7 @@ class _ServerResponder:
                     verbose=self._is_verbose,
                     answer=answer,
                     writer=self._writer,
+                    recording=recording_of(self._arguments, self._connection, request),
                 )
             except KeyboardInterrupt:
                 return ChatAnswer(answer.text, is_stopped=True)

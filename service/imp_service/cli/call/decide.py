@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once
 from imp_service.cli.call.images import add_parts, media_of
-from imp_service.cli.failure import CommandError
 from imp_service.cli.options.connection import connect
 from imp_service.cli.options.decision import add_decision_options, check_decision_options
 from imp_service.cli.options.images import add_image_option, read_images
@@ -24,8 +23,6 @@ def configure_decide(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-m", "--model", metavar="NAME", action=Once, help="the served name of the model (default: the served model)"
     )
-    parser.add_argument("--raw", action="store_true", help="continue the text, without the model's chat template")
-    parser.add_argument("--system", metavar="TEXT", action=Once, help="the system message, before the question")
     parser.set_defaults(run_method=_decide)
 
 
@@ -37,8 +34,6 @@ def _decide(arguments: Namespace) -> int:
     from imp_service.pb.inference_pb2 import DecideRequest, IntegerRange
     from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 
-    if arguments.raw and arguments.system is not None:
-        raise CommandError("USAGE", "--system: given together with --raw, expected one of them")
     check_decision_options(arguments)
     request = DecideRequest(model=arguments.model or "", labels=arguments.labels)
     if arguments.numbers is not None:

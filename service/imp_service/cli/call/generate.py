@@ -2,21 +2,24 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
 from imp_service.cli.answer import ANSWER_TOKENS, CONTINUATION_TOKENS
 from imp_service.cli.call.images import add_parts, media_of
+from imp_service.cli.call.recording import add_record_option, recording_of
 from imp_service.cli.failure import CommandError
 from imp_service.cli.options.connection import connect
 from imp_service.cli.options.generation import add_generation_options, request_of
 from imp_service.cli.options.images import add_image_option, read_images, tell_of_chat
 
 if TYPE_CHECKING:
+    from imp_service.cli.call.recording import Recording
     from imp_service.cli.call.streamed_answer import StreamedAnswer
     from imp_service.cli.terminal import TextWriter
-    from imp_service.client.connection import Connection, Replies
+    from imp_service.client.connection import Connection
+    from imp_service.client.joined_replies import JoinedReplies
     from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse
 
 
@@ -29,6 +32,7 @@ def configure_generate(parser: ArgumentParser) -> None:
     )
     add_image_option(parser)
     add_generation_options(parser)
+    add_record_option(parser)
     parser.set_defaults(run_method=_generate)
 
 
@@ -48,7 +52,8 @@ def _generate(arguments: Namespace) -> int:
             _set_prompt(request, images, text)
             if is_prompt_shown(typed) and not arguments.json:
                 AnswerWriter(sys.stderr).write(text)
-        write_answer(connection, request, is_json=arguments.json, verbose=arguments.verbose)
+        recording = recording_of(arguments, connection, request)
+        write_answer(connection, request, is_json=arguments.json, verbose=arguments.verbose, recording=recording)
     return 0
 
 
@@ -77,21 +82,23 @@ def write_answer(
     verbose: bool,
     answer: "StreamedAnswer | None" = None,
     writer: "TextWriter | None" = None,
+    recording: "Recording | None" = None,
 ) -> None:
     """Sends the request and writes the replies. `answer` keeps the received part, even after an error."""
     from imp_service.cli.call.streamed_answer import StreamedAnswer
     from imp_service.cli.terminal import AnswerWriter
-    from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
+    from imp_service.client.joined_replies import JoinedReplies
 
-    answer = answer or StreamedAnswer(max(1, request.num_sequences), most_tokens(request))
-    responses = connection.stream(InferenceServiceStub(connection.channel).Generate, request)
-    with closing(responses):
+    answer = answer or StreamedAnswer(most_tokens(request))
+    responses = JoinedReplies(connection, request)
+    replies: Iterator[GenerateResponse] = responses if recording is None else recording.watch(responses)
+    with closing(responses), recording or nullcontext():
         if is_json:
-            answer.write_json(responses)
+            answer.write_json(replies)
         else:
             # The answer continues the line of the prompt; a message of a chat has a line of its own.
             is_line_open = request.WhichOneof("prompt") != "chat"
-            _write_text(answer, responses, writer or AnswerWriter(), is_line_open=is_line_open, verbose=verbose)
+            _write_text(answer, replies, writer or AnswerWriter(), is_line_open=is_line_open, verbose=verbose)
         _warn_of_approximations(responses)
 
 
@@ -104,7 +111,7 @@ def most_tokens(request: "GenerateRequest") -> int | None:
 
 def _write_text(
     answer: "StreamedAnswer",
-    responses: "Replies[GenerateResponse]",
+    responses: "Iterator[GenerateResponse]",
     writer: "TextWriter",
     *,
     is_line_open: bool,
@@ -121,7 +128,7 @@ def _write_text(
     answer.write_end(verbose=verbose)
 
 
-def _warn_of_approximations(responses: "Replies[GenerateResponse]") -> None:
+def _warn_of_approximations(responses: "JoinedReplies") -> None:
     """Warns if the server used a lossy feature."""
     from imp_service.cli.failure import warning_line
 

@@ -15,6 +15,7 @@ NOT_SERVING = 69
 
 def configure_info(parser: ArgumentParser) -> None:
     parser.add_argument("--config", action="store_true", help="print the server's configuration too")
+    parser.add_argument("--parts", action="store_true", help="print the parts of the fingerprint too")
     parser.set_defaults(run_method=_info)
 
 
@@ -47,6 +48,8 @@ def _info(arguments: Namespace) -> int:
         write_message(server)
         return 0
     write_table(sys.stdout, (), [*_model_rows(model), *_server_rows(server)])
+    if arguments.parts:
+        write_table(sys.stdout, (), sorted(server.fingerprint_parts.items()))
     if arguments.config:
         from google.protobuf.json_format import MessageToJson
 
@@ -104,6 +107,9 @@ def _model_rows(model: "GetModelInfoResponse") -> list[tuple[str, str]]:
         ("logits", yes_no[model.supports_logits]),
         ("embeddings", _embeddings_text(model)),
         ("rerank", yes_no[model.embeddings.reranks]),
+        ("infill", yes_no[model.supports_infill]),
+        ("budget", f"{yes_no[model.supports_reasoning_budget]}, of reasoning"),
+        ("decisions", yes_no[model.supports_decisions]),
     ]
 
 
@@ -124,5 +130,6 @@ def _server_rows(server: "GetServerInfoResponse") -> list[tuple[str, str]]:
         ("started", server.start_time.ToJsonString()),
         ("device", f"{server.device}: {', '.join(server.device_names)}; {threads}"),
         ("cache", f"{server.kv_blocks} blocks of {server.kv_block_tokens} tokens"),
+        ("fingerprint", server.fingerprint),
         ("at once", f"{server.max_running} running, {server.max_waiting} waiting"),
     ]

@@ -1,4 +1,4 @@
-"""One Generate stream from a server: checked, written as it arrives, and summed up."""
+"""One Generate stream from a server: written as it arrives, and summed up."""
 
 import math
 import time
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from imp_service.cli.answer import end_text, summary_text
 from imp_service.cli.output import write_message
 from imp_service.cli.terminal import TextWriter, print_dim
-from imp_service.client.stream_order import StreamOrder
 
 if TYPE_CHECKING:
     from imp_service.pb.inference_pb2 import GenerateResponse, GenerationFinished, GenerationStarted
@@ -17,9 +16,8 @@ if TYPE_CHECKING:
 class StreamedAnswer:
     """One stream. Its creation starts the time to the first token. As a text it ends after `most_tokens`."""
 
-    def __init__(self, n_sequences: int = 1, most_tokens: int | None = None) -> None:
+    def __init__(self, most_tokens: int | None = None) -> None:
         self._asked_at = time.monotonic()
-        self._order = StreamOrder(n_sequences)
         self._first_token_seconds: float | None = None
         self._n_tokens = 0
         self._most_tokens = math.inf if most_tokens is None else most_tokens
@@ -29,18 +27,17 @@ class StreamedAnswer:
 
     def write_text(self, responses: "Iterator[GenerateResponse]", writer: TextWriter) -> None:
         """Writes one sequence's text as it comes. `text` keeps the received part, even after an error."""
-        for response in self._checked(responses):
+        for response in self._noted(responses):
             writer.write(_text_of(response))
             if self._n_tokens >= self._most_tokens and self.finished is None:
                 return
 
     def write_json(self, responses: "Iterator[GenerateResponse]") -> None:
-        for response in self._checked(responses):
+        for response in self._noted(responses):
             write_message(response)
 
-    def _checked(self, responses: "Iterator[GenerateResponse]") -> "Iterator[GenerateResponse]":
+    def _noted(self, responses: "Iterator[GenerateResponse]") -> "Iterator[GenerateResponse]":
         for response in responses:
-            self._order.check(response)
             self.text += _text_of(response)
             if response.HasField("started"):
                 self.started = response.started
@@ -51,7 +48,6 @@ class StreamedAnswer:
                     self._first_token_seconds = time.monotonic() - self._asked_at
                 self._n_tokens += len(response.chunk.token_ids)
             yield response
-        self._order.end()
 
     @property
     def reason(self) -> str:
