@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 UNIX = "unix://"
+INHERITED = "fd:"
 # Wildcard host -> the loopback address of the same family.
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A listening address: host:port, [IPv6]:port or unix:///path."""
+    """A listening address: host:port, [IPv6]:port, unix:///path, or fd:N for a listening socket that is inherited."""
 
     text: str
 
@@ -19,6 +20,16 @@ class Address:
     def socket_path(self) -> Path | None:
         """The path of a Unix socket; None for TCP."""
         return Path(self.text.removeprefix(UNIX)) if self.text.startswith(UNIX) else None
+
+    @property
+    def descriptor(self) -> int | None:
+        """The number of an inherited socket; None for an address."""
+        return int(self.text.removeprefix(INHERITED)) if self.text.startswith(INHERITED) else None
+
+    @property
+    def is_unix(self) -> bool:
+        """No TCP. An inherited TCP socket gets its address when it is taken over."""
+        return self.socket_path is not None or self.descriptor is not None
 
     @property
     def host(self) -> str:
@@ -37,13 +48,13 @@ class Address:
     @property
     def without_ipv6(self) -> "Address":
         """The address for a kernel without IPv6: `[::]` becomes `0.0.0.0`; other addresses stay."""
-        is_wildcard = self.socket_path is None and self.host == "::"
+        is_wildcard = not self.is_unix and self.host == "::"
         return Address(f"0.0.0.0:{self.port}") if is_wildcard else self
 
     @property
     def is_local(self) -> bool:
         """Whether only this machine can connect: a Unix socket or loopback."""
-        if self.socket_path is not None:
+        if self.is_unix:
             return True
         try:
             return ipaddress.ip_address(self._ip).is_loopback
@@ -53,12 +64,12 @@ class Address:
     @property
     def local_text(self) -> str:
         """The address for clients on this machine: loopback instead of a wildcard."""
-        here = None if self.socket_path is not None else EVERYWHERE.get(self.host)
+        here = None if self.is_unix else EVERYWHERE.get(self.host)
         return self.text if here is None else f"{here}:{self.port}"
 
     def collides_with(self, other: "Address") -> bool:
         """Whether no process can listen on both. Port 0 never collides."""
-        if self.socket_path is not None or other.socket_path is not None:
+        if self.is_unix or other.is_unix:
             return self.text == other.text
         is_one_host = self._ip == other._ip or bool(EVERYWHERE.keys() & {self.host, other.host})
         return is_one_host and self.port == other.port != 0

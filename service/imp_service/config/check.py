@@ -8,7 +8,7 @@ from imp_service.config.kinds import UnfitError, ValueKind
 from imp_service.config.sources import Assignment
 from imp_service.config.table import Key, Named, Node, Section, keys_of
 from imp_service.config.toml import KeyPath, excerpt, read_value, write_literal, write_path
-from imp_service.config.tree import Origin, OriginOf, Tree, Value, branch
+from imp_service.config.tree import KeyOrigin, OriginOf, Tree, Value, branch
 
 # Names below this similarity are different words, not typing errors.
 _MIN_SIMILARITY = 0.6
@@ -48,7 +48,7 @@ def check_document(root: Section, document: Mapping[str, object], origin_of: Ori
 def check_assignment(root: Section, assignment: Assignment) -> Tree:
     """The value of one environment variable or one `--set`."""
 
-    def origin_of(_: KeyPath) -> Origin:
+    def origin_of(_: KeyPath) -> KeyOrigin:
         return assignment.origin
 
     node: Node = root

@@ -9,7 +9,7 @@ from imp_service.config.kinds import AUTO
 from imp_service.config.settings import TABLE, Settings
 from imp_service.config.table import Key, Named, Node, Section
 from imp_service.config.toml import KeyPath, write_path
-from imp_service.config.tree import DEFAULT, Origin, Tree, Value, branch, merged
+from imp_service.config.tree import DEFAULT, KeyOrigin, Tree, Value, branch, merged
 
 
 def build(tree: Tree) -> Settings:
@@ -39,7 +39,7 @@ class Entry:
     path: KeyPath
     key: Key
     value: object
-    origin: Origin
+    origin: KeyOrigin
 
     @property
     def name(self) -> str:
@@ -62,7 +62,7 @@ class Config:
         """A copy with the `auto` at `path` replaced by `value`; the reason becomes its origin."""
         if all(entry.value is not AUTO for entry in self.entries() if entry.path == path):
             raise ValueError(f"{write_path(path)} is not auto")
-        tree = merged(self.tree, branch(path, Value(value, Origin("auto", reason))))
+        tree = merged(self.tree, branch(path, Value(value, KeyOrigin("auto", reason))))
         return Config(build(tree), self.file, tree)
 
 

@@ -52,6 +52,18 @@ def decoding_bytes(n_pixels: int, n_bytes: int) -> int:
     return IMAGE_WORKER_BYTES + IMAGE_PIXEL_BYTES * n_pixels + 2 * n_bytes
 
 
+# A front: Python and its libraries, and each connection on its way to and from a server.
+FRONT_BYTES = 80 * 1024**2
+FRONT_CONNECTION_BYTES = 32 * 1024
+
+
+def front_bytes(settings: Settings) -> int:
+    """Memory of the front of `imp serve --survive`; 0 without it."""
+    if not settings.front.survive:
+        return 0
+    return FRONT_BYTES + settings.front.memory + settings.connection.max_connections * FRONT_CONNECTION_BYTES
+
+
 MOST_MARGIN_BYTES = 4 * 1024**2
 
 

@@ -13,6 +13,8 @@ from imp_service.config.kinds import AUTO
 
 # Control groups of version 1 write "no limit" as the largest page-aligned integer.
 _NO_LIMIT_BYTES = 2**62
+# Lines of cpu.stat, of both versions of control groups, and their unit in seconds.
+_THROTTLED = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,21 @@ def memory_limit(root: Path = Path("/")) -> MemoryLimit:
     return MemoryLimit(limit_bytes, f"{source} {limit_bytes / 1024**3:.2f} GiB")
 
 
+def throttled_seconds(root: Path = Path("/")) -> float:
+    """The seconds, summed over processors, for which a quota has held back the process's control groups so far."""
+    return max(_throttled(root), default=0.0)
+
+
+def waiting_seconds(pid: int, root: Path = Path("/")) -> dict[str, float]:
+    """The seconds for which each thread of a process could have run so far, but had no processor."""
+    found = {}
+    for folder in (root / f"proc/{pid}/task").glob("*"):
+        _, waiting, *_ = (*_read(folder / "schedstat").split(), "", "")
+        if waiting.isdigit():
+            found[folder.name] = int(waiting) * 1e-9
+    return found
+
+
 def resolve_threads(config: Config, root: Path = Path("/")) -> Config:
     """Settings with `device.threads` resolved, if it is auto."""
     device = config.settings.device
@@ -75,6 +92,14 @@ def _quotas(root: Path) -> Iterator[tuple[Fraction, str]]:
         quota, period = _read(group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us")
         if quota.isdigit() and period.isdigit() and int(period) > 0:
             yield Fraction(int(quota), int(period)), "cpu.cfs_quota_us"
+
+
+def _throttled(root: Path) -> Iterator[float]:
+    for group in _groups(root, "cpu"):
+        for line in _read(group / "cpu.stat").splitlines():
+            name, _, number = line.partition(" ")
+            if name in _THROTTLED and number.isdigit():
+                yield int(number) * _THROTTLED[name]
 
 
 def _memory_limits(root: Path) -> Iterator[tuple[int, str]]:

@@ -13,7 +13,7 @@ from imp_service.config.parse import parse
 from imp_service.config.settings import TABLE, Settings
 from imp_service.config.sources import Assignment, FileLines, read_assignment, read_environment
 from imp_service.config.table import Named, Node, Section
-from imp_service.config.tree import Origin, Tree, Value, branch, merged, origin_at
+from imp_service.config.tree import KeyOrigin, Tree, Value, branch, merged, origin_at
 
 # An unknown key is compared with every known key, so many errors would take long.
 MOST_ERRORS = 100
@@ -98,7 +98,7 @@ def _listeners(tree: Tree) -> Tree:
     given = tree.get("listen")
     if not isinstance(given, dict) or not given.keys() - NO_ADDRESSES or "http" in given:
         return {}
-    return branch(("listen", "http"), Value((), Origin("auto", "another address of [listen] is set")))
+    return branch(("listen", "http"), Value((), KeyOrigin("auto", "another address of [listen] is set")))
 
 
 def _assignment(text_or_assignment: str | Assignment) -> Assignment:

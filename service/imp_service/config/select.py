@@ -7,9 +7,9 @@ from imp_service.config.check import check_assignment
 from imp_service.config.config import Config, build
 from imp_service.config.settings import TABLE
 from imp_service.config.sources import of_text_option
-from imp_service.config.tree import Origin, Tree, Value, merged
+from imp_service.config.tree import KeyOrigin, Tree, Value, merged
 
-_ORIGIN = Origin("--model")
+_ORIGIN = KeyOrigin("--model")
 
 
 def select_model(config: Config, word: str) -> Config:

@@ -8,10 +8,11 @@ from imp_service.config.quantities import Duration, Size
 from imp_service.config.table import key
 
 PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4})"
+_ADDRESS = rf"unix:///.+|(?!fd:)(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):{PORT}"
 ADDRESS = String(
-    "host:port such as 127.0.0.1:8000, [IPv6]:port or unix:///path, with a port of at most 65535",
-    pattern=rf"unix:///.+|(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):{PORT}",
+    "host:port such as 127.0.0.1:8000, [IPv6]:port or unix:///path, with a port of at most 65535", pattern=_ADDRESS
 )
+HTTP_ADDRESS = String(f"{ADDRESS.what}, or fd:N of a listening socket", pattern=rf"fd:[0-9]{{1,5}}|{_ADDRESS}")
 PATH = String("a path")
 ORIGIN = String("an origin such as https://chat.example.com, or *", pattern=r"\*|https?://[^/\s]+")
 HOST = String("a host name without port", pattern=r"[a-z0-9.-]{1,253}")
@@ -23,9 +24,9 @@ class ListenSettings:
         ListOf(ADDRESS, 8), ("127.0.0.1:50051",), "addresses of the services and of health; port 0: any free port"
     )
     http: tuple[str, ...] = key(
-        ListOf(ADDRESS, 8),
+        ListOf(HTTP_ADDRESS, 8),
         ("127.0.0.1:8000",),
-        "addresses of OpenAI's API; unset: none if only other addresses of [listen] are set",
+        "addresses of OpenAI's API, or fd:N of a listening socket; unset: none if only others of [listen] are set",
     )
     health: str | None = key(ADDRESS, None, "health only, without TLS, for probes", example="[::]:50052")
     admin: str | None = key(
@@ -66,6 +67,26 @@ class HttpSettings:
     )
     heartbeat: timedelta = key(
         Duration("10ms", "1h"), timedelta(seconds=10), "while a stream waits, send a comment this often"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FrontSettings:
+    survive: bool = key(
+        Boolean(), False, "imp serve runs its engine as a process of its own, and starts it again when it ends"
+    )
+    to: tuple[str, ...] = key(
+        ListOf(ADDRESS, 8),
+        (),
+        "imp front: addresses of servers, of HTTP; a name is all of its addresses",
+    )
+    hold: timedelta = key(
+        Duration("0ms", "10m"), timedelta(seconds=10), "a call waits for a server that is ready this long"
+    )
+    memory: int = key(
+        Size(1024**2, 64 * 1024**3),
+        64 * 1024**2,
+        "bodies that are kept to go on elsewhere; a stream beyond it is relayed, but not resumed",
     )
 
 

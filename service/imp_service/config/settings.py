@@ -28,6 +28,7 @@ from imp_service.config.server_settings import (
     ConnectionSettings,
     DrainSettings,
     FeaturesSettings,
+    FrontSettings,
     HttpSettings,
     KeepaliveSettings,
     ListenSettings,
@@ -294,6 +295,7 @@ class Settings:
 
     listen: ListenSettings = section(ListenSettings, "addresses of imp serve; TCP or Unix sockets")
     http: HttpSettings = section(HttpSettings, "OpenAI's API over HTTP, on the addresses of listen.http")
+    front: FrontSettings = section(FrontSettings, "streams of HTTP that outlive a server: docs/survive.md")
     tls: TlsSettings = section(TlsSettings, "TLS; files are read again when they change")
     auth: AuthSettings = section(AuthSettings, "who may call; unset: everyone who can connect")
     model: ModelSettings = section(ModelSettings, "the model that is loaded")

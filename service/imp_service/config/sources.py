@@ -8,7 +8,7 @@ from imp_service.config.errors import ConfigError
 from imp_service.config.settings import TABLE
 from imp_service.config.table import ANY_NAME, keys_of
 from imp_service.config.toml import KeyPath, excerpt, read_path, write_path, write_string
-from imp_service.config.tree import Origin
+from imp_service.config.tree import KeyOrigin
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +16,10 @@ class FileLines:
     file: str
     lines: Mapping[KeyPath, int]
 
-    def origin(self, path: KeyPath) -> Origin:
+    def origin(self, path: KeyPath) -> KeyOrigin:
         # A key without a line, such as one in an array's table, gets the line of its parent.
         line = next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), 1)
-        return Origin("file", f"{self.file}:{line}")
+        return KeyOrigin("file", f"{self.file}:{line}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class Assignment:
 
     path: KeyPath
     text: str
-    origin: Origin
+    origin: KeyOrigin
 
 
 def of_option(option: str, key: str, text: str) -> Assignment:
     """Returns the assignment for an option of a command; errors name the option."""
-    return Assignment(tuple(key.split(".")), text, Origin("option", option))
+    return Assignment(tuple(key.split(".")), text, KeyOrigin("option", option))
 
 
 def of_text_option(option: str, key: str, text: str) -> Assignment:
@@ -46,7 +46,7 @@ def read_assignment(text: str) -> Assignment:
     # The first "=" outside of quotes ends the key: a quoted pattern may contain "=".
     for cut, character in enumerate(text[:1024]):
         if character == "=" and (path := read_path(text[:cut])):
-            return Assignment(path, text[cut + 1 :], Origin("--set"))
+            return Assignment(path, text[cut + 1 :], KeyOrigin("--set"))
     raise ConfigError("--set", f"found {excerpt(text, 80)}, expected section.key=value")
 
 
@@ -89,7 +89,7 @@ def _assignment(name: str, text: str) -> Assignment:
     if name != name.upper():
         raise ConfigError(name, f"found small letters, expected {name.upper()}")
     path = tuple(name[len(_PREFIX) :].lower().split(_SEPARATOR))
-    return Assignment(path, text, Origin("environment", name))
+    return Assignment(path, text, KeyOrigin("environment", name))
 
 
 def misspelled_variables(names: Iterable[str] | None = None) -> list[str]:

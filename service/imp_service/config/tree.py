@@ -8,7 +8,7 @@ from imp_service.config.toml import KeyPath, excerpt, write_path
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class KeyOrigin:
     source: Literal["default", "file", "environment", "--set", "--model", "option", "auto"]
     # File and line, a variable, an option, or the reason for the value that replaced `auto`.
     place: str = ""
@@ -29,16 +29,16 @@ class Origin:
         return f"{place}: {key}" if self.source == "environment" else f"{place}:{key}"
 
 
-DEFAULT = Origin("default")
+DEFAULT = KeyOrigin("default")
 
 # Returns the origin of the value at a path.
-OriginOf = Callable[[KeyPath], Origin]
+OriginOf = Callable[[KeyPath], KeyOrigin]
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
     value: object
-    origin: Origin
+    origin: KeyOrigin
 
 
 Tree = dict[str, "Tree | Value"]
@@ -67,7 +67,7 @@ def value_at(tree: Tree, path: KeyPath) -> Value | None:
     return node if isinstance(node, Value) else None
 
 
-def origin_at(tree: Tree, path: KeyPath) -> Origin:
+def origin_at(tree: Tree, path: KeyPath) -> KeyOrigin:
     """The origin of the value at `path`; for a section, that of its first value."""
     node: Tree | Value | None = tree
     for name in path:

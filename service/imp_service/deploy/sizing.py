@@ -10,7 +10,7 @@ from imp_service.config.config import build
 from imp_service.config.machine import MemoryLimit
 from imp_service.config.select import select_model
 from imp_service.config.sources import Assignment
-from imp_service.config.tree import Origin, Tree, Value, branch, merged, origin_at
+from imp_service.config.tree import KeyOrigin, Tree, Value, branch, merged, origin_at
 from imp_service.core import open_file
 from imp_service.core.inspect import ModelReport, inspect_model
 from imp_service.deploy.bases import Base
@@ -74,7 +74,7 @@ def termination_seconds(base: Base, config: Config) -> int:
 
 
 def _with_path(config: Config, path: str) -> Config:
-    tree = merged(config.tree, branch(("model", "path"), Value(path, Origin("--model"))))
+    tree = merged(config.tree, branch(("model", "path"), Value(path, KeyOrigin("--model"))))
     return Config(build(tree), config.file, tree)
 
 
@@ -84,7 +84,7 @@ def _with_projector_of(model: str, config: Config) -> Config:
     if projector is None:
         return config
     path = str(Path(model).parent / Path(projector).name)
-    tree = merged(config.tree, branch(("model", "projector"), Value(path, Origin("--model"))))
+    tree = merged(config.tree, branch(("model", "projector"), Value(path, KeyOrigin("--model"))))
     return Config(build(tree), config.file, tree)
 
 

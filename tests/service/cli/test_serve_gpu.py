@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -73,6 +76,41 @@ def test_lif_8_y04_a_gpu_lost_in_a_step_ends_every_request_and_then_the_server(t
             assert (code, reason) in (("UNAVAILABLE", "DRAINING"), ("UNAVAILABLE", ""))
         assert server.wait_for_end() == 70
     assert error_line(server) == LOST
+
+
+def text_of(address: str) -> str | None:
+    """Returns the text of a short completion over HTTP; None if the GPU was lost meanwhile."""
+    body = json.dumps({"prompt": [3], "max_tokens": 20, "temperature": 0}).encode()
+    request = urllib.request.Request(
+        f"http://{address}/v1/completions", body, {"content-type": "application/json"}, method="POST"
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=HANGS_AFTER) as reply:
+            return str(json.load(reply)["choices"][0]["text"])
+    except urllib.error.HTTPError as error:
+        assert error.code in (500, 503)  # it ran, or came while the process ended
+        return None
+
+
+@pytest.mark.long
+def test_iso_13_c10_a_gpu_that_is_lost_costs_a_start_and_the_calls_of_that_moment(tmp_path: Path) -> None:
+    """Each engine process loses the GPU after as many launches."""
+    model = tiny_with_text(tmp_path, "llama", n_layers=1)
+    with server_process(
+        tmp_path,
+        *("--survive", "--http", "127.0.0.1:0"),
+        settings=(*model.settings, *GPU, ENDLESS),
+        environment={"IMP_EMULATED_GPU": f"launches_before_fault={LAUNCHES}"},
+        is_traced=False,
+    ) as server:
+        (address,) = server.wait_until_ready()["http"]
+        texts = [text_of(address)]
+        while len(lost := server.log_lines("engine ended")) < 2 or texts[-1] is None:
+            texts.append(text_of(address))
+        assert len({*texts} - {None}) == 1
+        assert texts[0] == texts[-1]
+        assert {line["status"] for line in lost} == {70}
+        assert server.terminate() == 0
 
 
 @pytest.mark.long

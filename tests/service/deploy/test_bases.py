@@ -11,7 +11,9 @@ import jsonschema
 import pytest
 import yaml
 
+from imp_service.cli.command_line import parse
 from imp_service.config import Settings, read_settings
+from imp_service.config.derived import front_bytes
 from support.deploy.inference_pool import PICKER
 from support.deploy.manifests import BASES, KUBERNETES, OVERLAYS, VERSIONS, base_documents, kustomized, refusals
 from support.deploy.pods import Document, containers_of, imp_of, of_kind, pod_of, ports_of
@@ -235,6 +237,35 @@ def test_gwy_4_an_unknown_field_of_a_pool_is_refused():
         assert len(refusals([broken])) == len(VERSIONS)
 
 
+def check_front(documents: list[Document]) -> None:
+    """Checks that the front reaches imp, that clients reach the front, and that its probes ask it."""
+    (front,) = (each for each in containers_of(pod_of(documents)) if each["name"] == "front")
+    imp = imp_of(documents)
+    variables = {entry["name"]: entry["value"] for entry in imp["env"]}
+    conf = str(KUBERNETES / "standalone" / "imp.conf")
+    (address,) = read_settings(conf, variables=variables).settings.listen.http
+    _, parsed = parse(front["args"])
+    assert (parsed.to, parsed.config) == ([address], "/etc/imp/imp.conf")
+    folder = str(Path(address.removeprefix("unix://")).parent)
+    assert [mounted(documents, each)[folder]["emptyDir"]["medium"] for each in (imp, front)] == ["Memory"] * 2
+    assert [port_of(text) for text in parsed.http] == [ports_of(front)["http"]] == [8000]
+    assert front["image"] == imp["image"]
+    probes = {name: front[f"{name}Probe"]["httpGet"] for name in ("readiness", "liveness")}
+    assert probes == {
+        "readiness": {"path": "/health", "port": "http"},
+        "liveness": {"path": "/health/live", "port": "http"},
+    }
+    assert "readinessProbe" not in imp and "livenessProbe" in imp
+    limits = front["resources"]["limits"]
+    settings = read_settings(conf, ["front.survive=true"], variables={}).settings
+    assert limits["memory"] == f"{front_bytes(settings) // 1024**2}Mi"
+    assert front["resources"]["requests"] == limits
+    ports = of_kind(documents, "Service")["spec"]["ports"]
+    assert [(port["port"], port["targetPort"]) for port in ports] == [(50051, "grpc"), (8000, "http")]
+    clients = of_kind(documents, "NetworkPolicy")["spec"]["ingress"][0]
+    assert clients["ports"] == [{"port": name, "protocol": "TCP"} for name in ("grpc", "http")]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("folder", OVERLAYS)
 def test_lif_13_overlays_change_what_they_say(folder: str):
@@ -245,6 +276,9 @@ def test_lif_13_overlays_change_what_they_say(folder: str):
         reference = {"reference": "registry.example/models/model:1", "pullPolicy": "IfNotPresent"}
         assert volumes["/model"]["image"] == reference
         assert "persistentVolumeClaim" not in volumes["/model"]
+        return
+    if folder == "overlays/survive":
+        check_front(documents)
         return
     variables = {entry["name"]: entry["value"] for entry in imp["env"]}
     if folder == "overlays/inference_pool":

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from imp_service.cli.command_line import parse
+from imp_service.config import read_settings
 from imp_service.models import demo_model_path
 from support.deploy.manifests import VERSIONS, refusals, require_kubectl
-from support.deploy.pods import imp_of, of_kind, ports_of, stream_documents
+from support.deploy.pods import Document, imp_of, of_kind, ports_of, stream_documents
 from support.machine.command_line import clean_environment
 from support.run.patience import HANGS_AFTER
 from support.servers.server_process import server_process
@@ -22,7 +24,7 @@ from support.servers.server_process import server_process
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "kubernetes.md").read_text()
 BLOCKS = re.findall(r"^```([a-z ]+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-FILES = ("deployment", "network_policy", "autoscaler")
+FILES = ("deployment", "service", "network_policy", "autoscaler")
 # Only a cluster or a private registry answers these.
 OUTSIDE = tuple(f"kubectl {verb}" for verb in ("apply", "create", "rollout", "logs", "label", "get", "describe"))
 
@@ -59,12 +61,29 @@ def test_lif_13_lif_14_the_commands_run_and_write_what_a_cluster_takes(tmp_path:
     assert of_kind(stream_documents((tmp_path / "stories.yaml").read_text()), "Deployment")["spec"]["replicas"] == 2
 
 
+def check_front(front: Document, service: Document) -> None:
+    """Checks the page's Deployment of fronts and its Service."""
+    template = front["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    _, parsed = parse(container["args"])
+    host, _, port = parsed.to[0].partition(":")
+    base = [yaml.safe_load((ROOT / "conf/kubernetes/standalone" / f"{name}.yaml").read_text()) for name in FILES]
+    assert host == of_kind(base, "Service")["metadata"]["name"] and port == "8000"
+    drain = read_settings(None, parsed.assignments, variables={}).settings.drain
+    assert template["spec"]["terminationGracePeriodSeconds"] > (drain.delay + drain.grace).total_seconds() + 5
+    assert template["metadata"]["labels"].items() >= {**service["spec"]["selector"], "imp-client": "true"}.items()
+    assert front["spec"]["selector"]["matchLabels"] == service["spec"]["selector"]
+    assert [each["containerPort"] for each in container["ports"]] == [service["spec"]["ports"][0]["port"]]
+
+
 def test_lif_13_the_documents_of_the_page_are_valid_and_fit_the_manifests() -> None:
     documents = [document for text in blocks("yaml") for document in yaml.safe_load_all(text)]
     ours = [document for document in documents if "." not in document.get("apiVersion", ".").partition("/")[0]]
-    assert [document["kind"] for document in ours] == ["PersistentVolumeClaim", "Job"]
+    kinds = [document["kind"] for document in ours]
+    assert kinds == ["PersistentVolumeClaim", "Job", "Deployment", "Service"]
     assert refusals(ours) == []
-    claim, job = ours
+    claim, job, front, service = ours
+    check_front(front, service)
     (volume,) = job["spec"]["template"]["spec"]["volumes"]
     assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"] == "imp-model"
     route, monitor, adapter = (document for document in documents if document not in ours)

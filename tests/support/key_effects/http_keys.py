@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
@@ -10,12 +13,15 @@ from typing import Any
 from unittest import mock
 
 from imp_service.config import read_settings
+from imp_service.front.state import front_options
 from imp_service.http_api.answers import answering
 from imp_service.http_api.guard import Guard, HttpRefusal
 from imp_service.http_api.listener import Server
 from support.key_effects.effect import Effect, Observe
 from support.key_effects.running import Running
+from support.machine.command_line import clean_environment
 from support.servers.http_served import HttpServed, serve_http
+from support.servers.server_process import ServerProcess
 
 
 def over_http(look: Callable[[HttpServed], Any]) -> Observe:
@@ -55,8 +61,38 @@ def listened_on(folder: Path, settings: tuple[str, ...]) -> int:
     return len(read_settings(None, ['listen.grpc=["127.0.0.1:0"]', *settings]).settings.listen.http)
 
 
+def serve_survive(folder: Path, settings: tuple[str, ...]) -> bool:
+    """Returns whether `imp serve` has an engine process."""
+    http = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    server = ServerProcess(folder, *http, settings=settings, is_traced=False)
+    try:
+        return "engine_pid" in server.wait_until_ready()
+    finally:
+        server.terminate()
+
+
+def relays_to(folder: Path, settings: tuple[str, ...]) -> list[str] | str:
+    """Returns the servers that `imp front` relays to, or the reason why it does not start."""
+    sets = [word for setting in settings for word in ("--set", setting)]
+    command = [sys.executable, "-P", "-m", "imp_service", "front", "--http", "127.0.0.1:0", *sets]
+    with subprocess.Popen(command, env=clean_environment(folder), stderr=subprocess.PIPE) as front:
+        assert front.stderr is not None  # narrows
+        line = front.stderr.readline().decode()
+        front.terminate()
+    return json.loads(line)["to"] if line.startswith("{") else line.split(": ")[2]
+
+
+def front_option(name: str) -> Observe:
+    """Observes an option of a front."""
+    return lambda _, settings: getattr(front_options(read_settings(None, settings, variables={}).settings), name)
+
+
 HTTP_EFFECTS: dict[str, Effect] = {
     "listen.http": Effect('["127.0.0.1:0", "127.0.0.1:0"]', listened_on, 0, 2),
+    "front.survive": Effect("true", serve_survive, False, True),
+    "front.to": Effect('["127.0.0.1:9"]', relays_to, "USAGE", ["127.0.0.1:9"]),
+    "front.hold": Effect("3s", front_option("hold"), 10.0, 3.0),
+    "front.memory": Effect("2MiB", front_option("memory"), 64 * 1024**2, 2 * 1024**2),
     "http.origins": Effect(
         '["https://chat.example.com"]',
         status_of_head(("host", "localhost"), ("origin", "https://chat.example.com")),

@@ -17,8 +17,7 @@ class CuttingProxy:
     """A proxy that forwards bytes both ways on its own thread until close()."""
 
     def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._server = (host, int(port))
+        self.lead_to(address)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._selector = selectors.DefaultSelector()
         # Each socket of a pair -> the other one.
@@ -37,6 +36,11 @@ class CuttingProxy:
         """The number of open connections."""
         with self._lock:
             return len(self._pairs) // 2
+
+    def lead_to(self, address: str) -> None:
+        """Connects new connections to this server."""
+        host, _, port = address.rpartition(":")
+        self._server = (host, int(port))
 
     def cut(self) -> int:
         """Resets every connection on both sides, in the middle of its traffic; returns how many."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -70,6 +70,43 @@ def refuse(
         metadata.append(("grpc-retry-pushback-ms", str(pushback_ms)))
     context.set_trailing_metadata(tuple(metadata))
     context.abort(code, text)
+
+
+# Of a stream that can be resumed.
+RESUMABLE = inference_pb2.Origin(server="a" * 16, request="0" * 32, seed=7, created=1_700_000_000)
+
+
+def resumable_story(*texts: str, n_sequences: int = 1) -> list[inference_pb2.GenerateResponse]:
+    """Returns a stream with an origin. Its sequences take turns, each has these tokens, and the first ends first."""
+    texts = texts or ("a", "b", "c")
+    messages = [inference_pb2.GenerateResponse(started={"origin": RESUMABLE, "seed": RESUMABLE.seed})]
+    for i, text in enumerate(texts):
+        for index in range(n_sequences):
+            chunk = inference_pb2.GenerationChunk(index=index, first_token=i, token_ids=[100 + i], text=text)
+            messages.append(inference_pb2.GenerateResponse(chunk=chunk))
+    for index in range(n_sequences):
+        finished = inference_pb2.GenerationFinished(index=index, reason=2)
+        if index == n_sequences - 1:
+            finished.usage.prompt_tokens, finished.usage.output_tokens = 3, len(texts) * n_sequences
+        # Before the last tokens of the others.
+        messages.insert(len(messages) - (n_sequences - 1 - index), inference_pb2.GenerateResponse(finished=finished))
+    return messages
+
+
+def behind(
+    messages: Sequence[inference_pb2.GenerateResponse], resume: inference_pb2.Resume
+) -> list[inference_pb2.GenerateResponse]:
+    """Returns what a server sends of a stream to a caller that has some of it."""
+    told = [len(each.token_ids) for each in resume.sequences]
+    started = inference_pb2.GenerateResponse()
+    started.CopyFrom(messages[0])
+    started.started.resumed_tokens = sum(told)
+    rest = [started]
+    for each in messages[1:]:
+        index = each.chunk.index if each.HasField("chunk") else each.finished.index
+        has_it = each.chunk.first_token < told[index] if each.HasField("chunk") else resume.sequences[index].finished
+        rest += [] if has_it else [each]
+    return rest
 
 
 def story(*texts: str, seed: int = 7, prompt_tokens: int = 3) -> list[inference_pb2.GenerateResponse]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,11 +14,24 @@ from imp_service.config import Config
 from imp_service.core import EngineClient, load_weights
 from imp_service.core.synthetic import synthetic_file
 from imp_service.generation import ModelRuntime
+from imp_service.generation.fingerprint import Fingerprint
+from imp_service.generation.fingerprint_parts import fingerprint_of
 from support.run.needed import TESTING, needs
 from support.text.tiny_vocabularies import NORMAL, byte_level
 
 MakeModel = Callable[[Config, Callable[[], float]], ModelRuntime]
 DEMO_GOLDEN = Path(__file__).resolve().parents[2] / "data" / "demo_golden.json"
+
+
+class UnwarmedModel(ModelRuntime):
+    """A model without a warm-up: the engine's counts begin at zero, and no script sees its tokens."""
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        return fingerprint_of(self, "")
+
+    # A server knows it before it serves.
+    has_fingerprint = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,13 +56,13 @@ def built_in() -> ServedModel:
     """Returns the built-in model. Another library computed its canary's tokens in float64."""
     prompts = json.loads(DEMO_GOLDEN.read_text(encoding="utf-8"))["models"]["target"]["prompts"]
     canary = Canary(tuple(prompts[0]["prompt_ids"]), tuple(prompts[0]["output_ids"]))
-    return ServedModel(lambda config, clock: ModelRuntime(load_weights(config), clock), canary)
+    return ServedModel(lambda config, clock: UnwarmedModel(load_weights(config), clock), canary)
 
 
 def from_file(path: Path) -> ServedModel:
     """Returns the model of a file, such as one of tiny_models."""
     return ServedModel(
-        lambda config, clock: ModelRuntime(load_weights(config), clock), settings=(f"model.path={path}",)
+        lambda config, clock: UnwarmedModel(load_weights(config), clock), settings=(f"model.path={path}",)
     )
 
 
@@ -75,7 +88,7 @@ def random_weights(shape: str, mix: str) -> ServedModel:
         more = [f"w{i}" for i in range(loaded.model.vocab_size - len(tokens))]
         types = [*cast(list[int], words["tokenizer.ggml.token_type"]), *[NORMAL] * len(more)]
         texts = {"tokenizer.ggml.tokens": [*tokens, *more], "tokenizer.ggml.token_type": types}
-        return ModelRuntime(dataclasses.replace(loaded, metadata={**loaded.metadata, **words, **texts}), clock)
+        return UnwarmedModel(dataclasses.replace(loaded, metadata={**loaded.metadata, **words, **texts}), clock)
 
     return ServedModel(make)
 
@@ -132,7 +145,7 @@ def scripted(rule: str = "counter", *, script: dict[str, Any] | None = None, **e
         }
         core = testing.ThreadedEngine(testing.Script(rule, **given), _core.EngineOptions(**options))
         facts = cast(_core.Model, OtherContext(loaded.model, options["max_context"]))
-        return ModelRuntime(dataclasses.replace(loaded, model=facts, running=EngineClient(core)), clock)
+        return UnwarmedModel(dataclasses.replace(loaded, model=facts, running=EngineClient(core)), clock)
 
     # The script's sampler has no truncation and no repetition penalty, so the file's recommendation is ignored. Without
     # a temperature in the request, the script decides the output, not a drawn seed.

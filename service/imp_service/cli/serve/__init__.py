@@ -2,10 +2,9 @@
 
 import asyncio
 import gc
-import json
 import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once
 from imp_service.cli.failure import CommandError, describe, report
+from imp_service.cli.options.addresses import address_list
 from imp_service.cli.options.settings import (
     add_model_options,
     add_projector_option,
@@ -20,21 +20,25 @@ from imp_service.cli.options.settings import (
     load_model_settings,
     read_model_settings,
 )
+from imp_service.cli.serve.front_link import PARENT_OPTION, FrontLink, Inherited
 from imp_service.cli.serve.notifier import READY, STOPPING, Notifier
 from imp_service.cli.serve.signals import StopSignals
 
 if TYPE_CHECKING:
     from imp_service.cli.progress import LoadingLine
+    from imp_service.cli.serve.parent import Forked
     from imp_service.cli.serve.ready_file import ReadyFile
     from imp_service.config import Config
-    from imp_service.core.background_load import WeightsLoad
+    from imp_service.config.sources import Assignment
     from imp_service.server.service import Service
+    from imp_service.serving.make_model import MakeModel
     from imp_service.serving.security.tokens import Token
 
 
 EXAMPLES = (
     "imp serve",
     "imp serve model.gguf --listen 0.0.0.0:50051 --listen unix:///tmp/imp.sock",
+    "imp serve model.gguf --survive",
 )
 
 
@@ -75,6 +79,14 @@ def configure(parser: ArgumentParser) -> None:
         "--strict", action="store_true", help="refuse to serve a model whose chat template does not compile"
     )
     parser.add_argument(
+        "--survive",
+        action="store_true",
+        help="run the engine as a process of its own: when it ends, it is started again, and streams of HTTP go on",
+    )
+    # Only --survive uses these.
+    parser.add_argument("--engine-of", type=Inherited.read, help=SUPPRESS)
+    parser.add_argument(PARENT_OPTION, type=int, help=SUPPRESS)
+    parser.add_argument(
         "--ready-file",
         metavar="FILE",
         action=Once,
@@ -83,12 +95,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from imp_service.cli.preflight import require_threads, silence_grpc
     from imp_service.cli.serve.ready_file import ReadyFile
-    from imp_service.config.machine import resolve_threads
-    from imp_service.config.sources import of_option, of_text_option
-    from imp_service.core.background_load import WeightsLoad
-    from imp_service.generation.draft_vocabulary import match_vocabularies
     from imp_service.serving.process_memory import leave_no_core, limit_retained_memory
 
     leave_no_core()
@@ -97,27 +104,91 @@ def run(arguments: Namespace) -> int:
     sys.setswitchinterval(SWITCH_SECONDS)
     # No garbage collection during the start: its objects stay, and collecting took a quarter of the start time.
     gc.disable()
-    # First, so that a failed start does not leave the file of an earlier server.
-    ready = None if arguments.ready_file is None else ReadyFile(Path(arguments.ready_file))
-    signals = StopSignals(_ignore if ready is None else ready.remove)
+    forked = None
+    if arguments.parent_of is not None:
+        from imp_service.cli.serve.parent import run_parent
+
+        # Returns in each engine process.
+        forked = run_parent(arguments.parent_of, _read_config(arguments), arguments.own_words[2:])
+    inherited = arguments.engine_of if forked is None else forked.inherited
+    link = None if inherited is None else FrontLink(inherited)
+    # First, so that a failed start does not leave the file of an earlier server. A front writes that of its engine.
+    is_told = arguments.ready_file is not None and link is None
+    ready = ReadyFile(Path(arguments.ready_file)) if is_told else None
+    signals = StopSignals(_ignore if ready is None else ready.remove, has_front=link is not None)
+    keys = _keys(arguments)
+    config = _read_config(arguments) if forked is None else forked.config
+    reread = partial(read_model_settings, arguments, _typed(arguments))
+    if config.settings.front.survive and link is None:
+        from imp_service.cli.serve.survive import run_front
+
+        return run_front(arguments.own_words, config, reread, ready, signals)
+    if link is not None:
+        config = link.engine_config(config)
+        if forked is None:  # the model of a parent has the settings of the command line, which a reload compares with
+            reread = partial(_reread_engine, link, reread)
+    return _run_server(config, reread, ready, signals, keys=keys, link=link, forked=forked)
+
+
+def _read_config(arguments: Namespace) -> "Config":
+    """The settings of the command line, the environment and the files."""
+    from imp_service.config.machine import resolve_threads
+
+    return resolve_threads(load_model_settings(arguments, _typed(arguments)))
+
+
+def _reread_engine(link: FrontLink, reread: "Callable[[], Config]") -> "Config":
+    return link.engine_config(reread())
+
+
+def _typed(arguments: Namespace) -> "list[Assignment]":
+    """The settings that the options of this command set."""
+    from imp_service.config.sources import of_option, of_text_option
+
     typed = []
     if arguments.listen is not None:
-        typed.append(of_option("--listen", "listen.grpc", _addresses("--listen", arguments.listen)))
+        typed.append(of_option("--listen", "listen.grpc", address_list("--listen", arguments.listen)))
     if arguments.http is not None:
         http = [] if arguments.http == ["off"] else arguments.http
-        typed.append(of_option("--http", "listen.http", _addresses("--http", http)))
+        typed.append(of_option("--http", "listen.http", address_list("--http", http)))
     if arguments.api_key_file is not None:
         typed.append(of_text_option("--api-key-file", "auth.api_key_file", arguments.api_key_file))
-    keys = _keys(arguments)
     if arguments.strict:
         typed.append(of_option("--strict", "model.strict", "true"))
-    config = resolve_threads(load_model_settings(arguments, typed))
-    reread = partial(read_model_settings, arguments, typed)
+    if arguments.survive:
+        typed.append(of_option("--survive", "front.survive", "true"))
+    return typed
+
+
+def _run_server(
+    config: "Config",
+    reread: "Callable[[], Config]",
+    ready: "ReadyFile | None",
+    signals: StopSignals,
+    *,
+    keys: "Sequence[Token]",
+    link: FrontLink | None,
+    forked: "Forked | None",
+) -> int:
+    """Serves in this process, which may be the engine process of a front."""
+    from imp_service.cli.preflight import require_threads, silence_grpc
+
     require_threads(config.settings)
     silence_grpc()
+    make, stop_loading = _load_in_background(config) if forked is None else (forked.make_model, lambda: True)
+    return asyncio.run(_serve(config, reread, make, ready, signals, stop_loading=stop_loading, keys=keys, link=link))
+
+
+def _load_in_background(config: "Config") -> "tuple[MakeModel, Callable[[], bool]]":
+    """What makes the model, and what stops its load: see WeightsLoad.stop()."""
+    from imp_service.core.background_load import STOP_SECONDS, WeightsLoad
+    from imp_service.generation.draft_vocabulary import match_vocabularies
+
     # Importing the server takes as long as reading weights: both run at the same time.
     weights = WeightsLoad(config, match=match_vocabularies)
-    return asyncio.run(_serve(config, reread, weights, ready, signals, keys=keys))
+    from imp_service.serving.make_model import make_model_of
+
+    return make_model_of(weights), partial(weights.stop, STOP_SECONDS)
 
 
 def _keys(arguments: Namespace) -> "list[Token]":
@@ -137,44 +208,35 @@ def _keys(arguments: Namespace) -> "list[Token]":
     return [token]
 
 
-def _addresses(option: str, words: list[str]) -> str:
-    """The list of addresses as TOML. A port alone is one of this machine. Raises ConfigError."""
-    from imp_service.config.errors import ConfigError
-    from imp_service.config.kinds import UnfitError
-    from imp_service.config.server_settings import ADDRESS
-    from imp_service.config.toml import excerpt
-
-    addresses = [f"127.0.0.1:{word}" if word.isascii() and word.isdigit() else word for word in words]
-    for word, address in zip(words, addresses, strict=True):
-        try:
-            ADDRESS.read(address)
-        except UnfitError:
-            raise ConfigError(option, f"found {excerpt(word, 80)}, expected a port, {ADDRESS.what}") from None
-    return json.dumps(addresses)
-
-
 async def _serve(
     config: "Config",
     reread: "Callable[[], Config]",
-    weights: "WeightsLoad",
+    make: "MakeModel",
     ready: "ReadyFile | None",
     signals: StopSignals,
     *,
+    stop_loading: "Callable[[], bool]",
     keys: "Sequence[Token]",
+    link: FrontLink | None,
 ) -> int:
     from imp_service.cli.progress import LoadingLine
-    from imp_service.core.background_load import STOP_SECONDS
     from imp_service.server.service import Service
-    from imp_service.serving.make_model import make_model_of
 
     line = LoadingLine()
     service, failure = None, None
     try:
-        service = Service(config, line, make_model_of(weights), reread=reread, keys=keys)
-        await _until_stopped(service, line, ready, signals)
+        service = Service(
+            config,
+            line,
+            make,
+            reread=reread,
+            keys=keys,
+            has_public_front=link is not None and link.is_public,
+        )
+        await _until_stopped(service, line, ready, signals, link)
     except Exception as error:
         failure = error
-    if not weights.stop(STOP_SECONDS) or (service is not None and service.is_abandoned):
+    if not stop_loading() or (service is not None and service.is_abandoned):
         # A normal exit would wait for a thread that may hang in a disk read.
         status = 0 if failure is None else report(*describe(failure))
         sys.stderr.flush()
@@ -185,12 +247,18 @@ async def _serve(
 
 
 async def _until_stopped(
-    service: "Service", line: "LoadingLine", ready: "ReadyFile | None", signals: StopSignals
+    service: "Service",
+    line: "LoadingLine",
+    ready: "ReadyFile | None",
+    signals: StopSignals,
+    link: FrontLink | None,
 ) -> None:
     from imp_service.telemetry.log_capture import capture
 
     log, watchdog = service.state.telemetry.log, service.state.watchdog
-    notifier = Notifier(lambda message: log.warning("notify", message=message))
+    # A service manager knows the front only.
+    environment = os.environ if link is None else {}
+    notifier = Notifier(lambda message: log.warning("notify", message=message), environment)
 
     def on_stop(name: str) -> None:
         log.info("signal", name=name)
@@ -199,15 +267,20 @@ async def _until_stopped(
 
     signals.call(asyncio.get_running_loop(), on_stop, service.state.reload.begin)
 
+    tasks = []
+
     def on_serving() -> None:
-        from imp_service.cli.serve.startup_message import announce, facts
+        from imp_service.cli.serve.startup_message import announce, announce_to_front, facts
 
         line.clear()
         gc.freeze()
         gc.enable()
         if ready is not None:
             ready.write(facts(service))
-        announce(service)
+        if link is None:
+            announce(service)
+        else:
+            tasks.append(asyncio.create_task(announce_to_front(service, link)))
         notifier.send(READY, f"serving {service.state.model.name}")
 
     restore_logging = capture(log)

@@ -2,17 +2,17 @@
 
 import os
 import shlex
-import sys
 from typing import TYPE_CHECKING, Any
 
 from imp_service import __version__
-from imp_service.cli.banner import device_text, is_built_in, print_drafters, threads_text
+from imp_service.cli.banner import device_text, drafters_notes, is_built_in, threads_text
 from imp_service.cli.output import memory_text
-from imp_service.cli.terminal import print_note
+from imp_service.cli.serve.shown_lines import END_LINE, http_lines, is_for_people, print_message
 from imp_service.client.read_address import DEFAULT_ADDRESS
 from imp_service.config.address import Address
 
 if TYPE_CHECKING:
+    from imp_service.cli.serve.front_link import FrontLink
     from imp_service.server.service import Service
 
 
@@ -30,24 +30,51 @@ def facts(service: "Service") -> dict[str, object]:
     }
 
 
+async def announce_to_front(service: "Service", link: "FrontLink") -> None:
+    """Tells the front what this process serves, once HTTP answers. On a terminal the front prints it, once."""
+    await service.http.wait_started()
+    server = service.server
+    addresses = [*server.addresses, *(text for text in (server.health_address, server.admin_address) if text)]
+    message = {
+        "facts": facts(service),
+        "notes": _model_notes(service),
+        "lines": _grpc_lines(service),
+        "requires_tokens": service.requires_tokens,
+    }
+    link.tell(addresses, message)
+    if not is_for_people(service.state.settings):
+        _log(service)
+    _warn(service)
+
+
 def announce(service: "Service") -> None:
     """Prints or logs the addresses, the model, the device, and the warnings of the model."""
-    state = service.state
-    config, model = state.config, state.model
-    if sys.stderr.isatty() and config.settings.log.format is None:
-        _print_message(service)
+    settings = service.state.settings
+    if is_for_people(settings):
+        http = http_lines(settings, service.http.addresses, requires_tokens=service.requires_tokens)
+        print_message(_model_notes(service), [*_grpc_lines(service), *http, END_LINE])
     else:
-        state.telemetry.log.info(
-            "serving",
-            version=__version__,
-            **{name: value for name, value in facts(service).items() if value is not None},  # type: ignore[arg-type]
-            device=model.core.device_name,
-            threads=threads_text(config),
-            memory=_memory_text(model.core.memory),
-            config=str(config.file) if config.file else "defaults",
-        )
-    for warning in model.warnings:
-        state.telemetry.log.warning("model", message=warning)
+        _log(service)
+    _warn(service)
+
+
+def _log(service: "Service") -> None:
+    state = service.state
+    model = state.model
+    state.telemetry.log.info(
+        "serving",
+        version=__version__,
+        **{name: value for name, value in facts(service).items() if value is not None},  # type: ignore[arg-type]
+        device=model.core.device_name,
+        threads=threads_text(state.config),
+        memory=_memory_text(model.core.memory),
+        config=str(state.config.file) if state.config.file else "defaults",
+    )
+
+
+def _warn(service: "Service") -> None:
+    for warning in service.state.model.warnings:
+        service.state.telemetry.log.warning("model", message=warning)
 
 
 def _memory_text(memory: dict[str, Any]) -> str:
@@ -57,53 +84,24 @@ def _memory_text(memory: dict[str, Any]) -> str:
     return f"{parts}; in all {memory_text(sum(items.values()))} of {memory_text(memory['budget_bytes'])}"
 
 
-def _print_message(service: "Service") -> None:
-    state, server = service.state, service.server
+def _model_notes(service: "Service") -> list[str]:
+    state = service.state
     name = "built-in demo" if is_built_in(state.config) else state.model.name
+    return [
+        f"imp {__version__}  model: {name}  {device_text(state.model)}",
+        f"memory: {_memory_text(state.model.core.memory)}",
+        *drafters_notes(state.model),
+    ]
+
+
+def _grpc_lines(service: "Service") -> list[str]:
+    server = service.server
     others = {"health": server.health_address, "admin": server.admin_address, "metrics": service.http.metrics_address}
-    print_note(f"imp {__version__}  model: {name}  {device_text(state.model)}")
-    print_note(f"memory: {_memory_text(state.model.core.memory)}")
-    print_drafters(state.model)
-    lines = [
+    return [
         f"serving gRPC (imp.v1) on {' and '.join(server.addresses)}"
         + "".join(f", {what} on {address}" for what, address in others.items() if address),
         f"  {call_line(service)}",
-        *_http_lines(service),
-        "  Ctrl-C lets running requests finish, a second Ctrl-C ends them",
     ]
-    print("\n".join(lines), file=sys.stderr, flush=True)
-
-
-def _http_lines(service: "Service") -> list[str]:
-    """The address of OpenAI's API, and a command that calls it."""
-    settings, addresses = service.state.settings, service.http.addresses
-    urls = [_url(Address(text), has_tls=settings.tls.cert is not None) for text in addresses]
-    if not urls:
-        return []
-    lines = [f"serving OpenAI's API on {' and '.join(f'{url}/v1' for url in urls)}", f"  {curl_line(service)}"]
-    pages = [url for url in urls if url.startswith("http")] if settings.http.playground else []
-    return [*lines, *(f"  or try it in a browser: {url}/" for url in pages[:1])]
-
-
-def _url(address: Address, *, has_tls: bool) -> str:
-    if address.socket_path is not None:
-        return address.text
-    return f"{'https' if has_tls else 'http'}://{address.local_text}"
-
-
-def curl_line(service: "Service") -> str:
-    """A command that asks for a chat completion."""
-    settings, address = service.state.settings, Address(service.http.addresses[0])
-    words = ["curl"]
-    if address.socket_path is not None:
-        words += ["--unix-socket", str(address.socket_path), "http://localhost/v1/chat/completions"]
-    else:
-        words += ["--cacert", "CA.pem"] if settings.tls.cert is not None else []
-        words += [f"{_url(address, has_tls=settings.tls.cert is not None)}/v1/chat/completions"]
-    words += ["-H", "content-type: application/json"]
-    if service.requires_tokens:
-        words += ["-H", "authorization: Bearer TOKEN"]
-    return shlex.join([*words, "-d", '{"messages": [{"role": "user", "content": "Hello!"}]}'])
 
 
 def call_line(service: "Service") -> str:

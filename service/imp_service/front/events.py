@@ -1,0 +1,253 @@
+"""Server-sent events on their way: takes the marks out, and remembers what a broken stream needs to go on.
+
+A server of imp that was asked for marks writes units: a mark, then the events that it is about. A unit is given on
+whole or not at all, so what the client has is always what the marks say.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Mapping
+from typing import Any
+
+from imp_service.serving.message_memory import MessageMemory
+from imp_service.serving.refusal import Refusal
+
+MARK = b": imp "
+BLOCK_END = b"\n\n"
+# Limits of what an upstream may send.
+MAX_SEQUENCES = 4096
+MAX_MARK_BYTES = 256 * 1024
+MAX_ORIGIN_BYTES = 4096
+MAX_UNIT_EVENTS = 64 * 1024
+MAX_SILENT_BYTES = 16 * 1024**2
+# An incomplete unit up to this size is not counted in the memory for kept data.
+FREE_BYTES = 16 * 1024
+# Ids are counted in steps: so many bytes more at a time.
+STEP_BYTES = 4096
+HEAD = ("origin", "id", "created")
+
+
+class BadEvents(Exception):
+    """What the upstream sent is no stream of imp, or does not fit in memory."""
+
+
+class Told:
+    """What the client has of one stream, over all upstreams that sent a part of it."""
+
+    def __init__(self, memory: MessageMemory) -> None:
+        self._held = memory.message(0)
+        self._n_bytes = self._n_counted = 0
+        # The stream's origin, id and time; empty: it has not begun.
+        self.head: dict[str, Any] = {}
+        # By number of the sequence: its ids, and how many of them came together. No sizes: each came alone.
+        self._ids: dict[int, array[int]] = {}
+        self._sizes: dict[int, array[int]] = {}
+        self._finished: set[int] = set()
+        self.n_tokens = 0
+        # False: there was no memory for the ids, so the stream cannot go on elsewhere.
+        self.is_kept = True
+
+    def add(self, mark: Mapping[str, Any]) -> None:
+        """The client has the events of this mark. Raises BadEvents."""
+        try:
+            self._add(mark)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise BadEvents(f"a mark is malformed: {error}") from None
+
+    def resume(self) -> dict[str, Any]:
+        """The field `resume` of a request that goes on."""
+        if not self.head:
+            return {}
+        n = 1 + max((*self._ids, *self._finished), default=-1)
+        return {**self.head, "sequences": [self._sequence(i) for i in range(n)]}
+
+    @property
+    def is_done(self) -> bool:
+        """All sequences that the client knows have ended."""
+        return bool(self._finished) and self._finished >= self._ids.keys()
+
+    def close(self) -> None:
+        """The stream is over."""
+        self._ids.clear()
+        self._sizes.clear()
+        self._held.close()
+
+    def _add(self, mark: Mapping[str, Any]) -> None:
+        if "origin" in mark:
+            head = {name: mark[name] for name in HEAD}
+            if self.head not in ({}, head):
+                raise BadEvents("another stream, expected the rest of this one")
+            self.head = head
+        elif not self.head:
+            raise BadEvents("the first mark has no origin")
+        for index, ids in mark.get("told", ()):
+            self._keep(_checked(index), ids)
+        self._finished.update(_checked(index) for index in mark.get("finished", ()))
+
+    def _keep(self, index: int, ids: list[int]) -> None:
+        n_new = len(ids)
+        self.n_tokens += n_new
+        if not self.is_kept:
+            return
+        known = self._ids.setdefault(index, array("I"))
+        sizes = self._sizes.get(index)
+        if sizes is None and n_new != 1:
+            sizes = self._sizes[index] = array("I", [1]) * len(known)
+        known.extend(ids)
+        if sizes is not None:
+            sizes.append(n_new)
+        self._n_bytes += known.itemsize * (n_new if sizes is None else n_new + 1)
+        if self._n_bytes > self._n_counted:
+            self._count()
+
+    def _count(self) -> None:
+        self._n_counted = self._n_bytes + STEP_BYTES
+        try:
+            self._held.grow(self._n_counted)
+        except Refusal:
+            self.is_kept = False
+            self.close()
+
+    def _sequence(self, index: int) -> dict[str, Any]:
+        ids, sizes = self._ids.get(index, array("I")), self._sizes.get(index)
+        chunks = {} if sizes is None else {"chunks": sizes.tolist()}
+        return {"token_ids": ids.tolist(), **chunks, "finished": index in self._finished}
+
+
+class MarkedReader:
+    """Reads the answer of one upstream."""
+
+    def __init__(self, told: Told, memory: MessageMemory) -> None:
+        self._told = told
+        # The rest of a stream that has begun must have marks: without them it would begin anew.
+        self._goes_on = bool(told.head)
+        self._held = memory.message(FREE_BYTES)
+        self._is_counted = False
+        self._rest = bytearray()
+        self._has_marks = False
+        # The upstream writes no marks, so its bytes are relayed as they come.
+        self.is_plain = False
+        # An event without a mark came, as errors are. Nothing follows it.
+        self.is_over = False
+        # Why the upstream ends here, if it says that the stream can go on elsewhere.
+        self.end: str | None = None
+        self._mark: dict[str, Any] = {}
+        self._unit: list[bytes | bytearray] = []
+        self._n_missing = 0
+        self._n_unit_bytes = 0
+        self._n_silent = 0
+
+    def feed(self, piece: bytes) -> bytes:
+        """What the client gets now. Raises BadEvents."""
+        if self.is_plain:
+            return piece
+        text: bytes | bytearray = piece
+        searched = 0
+        if self._rest:
+            searched = len(self._rest) - 1
+            self._rest += piece
+            text = self._rest
+        if not self._has_marks and self._is_foreign(text):
+            return self._give_up_marks(text)
+        given: list[bytes | bytearray] = []
+        begin = 0
+        while (found := text.find(BLOCK_END, max(begin, searched))) >= 0:
+            end = found + len(BLOCK_END)
+            self._take(text[begin:end], given)
+            begin = end
+        self._keep_rest(text, begin)
+        return given[0] if len(given) == 1 and isinstance(given[0], bytes) else b"".join(given)
+
+    @property
+    def is_whole(self) -> bool:
+        """The answer may end here."""
+        is_complete = self.is_over or not self._has_marks or self._told.is_done
+        return self.is_plain or (is_complete and not self._n_missing and not self._rest)
+
+    def close(self) -> None:
+        """Forgets what is incomplete."""
+        self._held.close()
+
+    def _is_foreign(self, text: bytes | bytearray) -> bool:
+        """Whether this cannot become a stream with marks. A server of imp writes comments and marks first."""
+        return text[:1] != b":" or b"\r" in text
+
+    def _give_up_marks(self, text: bytes | bytearray) -> bytes:
+        if self._goes_on:
+            raise BadEvents("an answer without marks, expected the rest of a stream")
+        self.is_plain = True
+        self._rest = bytearray()
+        return bytes(text)
+
+    def _take(self, block: bytes | bytearray, given: list[bytes | bytearray]) -> None:
+        if block.startswith(MARK):
+            self._take_mark(block, given)
+        elif self._n_missing:
+            self._unit.append(block)
+            self._n_unit_bytes += len(block)
+            self._n_missing -= 1
+            if not self._n_missing:
+                self._finish_unit(given)
+        else:
+            self.is_over = self.is_over or not block.startswith(b":")
+            if self.is_over and not self._has_marks and self._goes_on:
+                raise BadEvents("an event, expected the mark of the rest of a stream")
+            given.append(block)
+
+    def _take_mark(self, block: bytes | bytearray, given: list[bytes | bytearray]) -> None:
+        if self._n_missing:
+            raise BadEvents(f"a mark, expected {self._n_missing} events of the mark before")
+        try:
+            mark = json.loads(block[len(MARK) : -len(BLOCK_END)])
+        except (ValueError, RecursionError) as error:
+            raise BadEvents("a mark that is not JSON") from error
+        n_events = mark.get("events", 1) if isinstance(mark, dict) else None
+        if not isinstance(n_events, int) or not 0 <= n_events <= MAX_UNIT_EVENTS:
+            raise BadEvents("a mark without a number of events")
+        self._has_marks = True
+        if "end" in mark:
+            self.end = str(mark["end"])[:64]
+            return
+        if "origin" in mark and len(block) > MAX_ORIGIN_BYTES:
+            raise BadEvents(f"an origin of {len(block)} bytes, expected at most {MAX_ORIGIN_BYTES}")
+        if "origin" in mark and n_events and self._goes_on:
+            raise BadEvents("the begin of a stream, expected its rest")
+        self._mark, self._n_missing = mark, n_events
+        self._n_silent += len(block)
+        if self._n_silent > MAX_SILENT_BYTES:
+            raise BadEvents(f"{self._n_silent} bytes of marks without an event")
+        if not n_events:
+            self._finish_unit(given)
+
+    def _finish_unit(self, given: list[bytes | bytearray]) -> None:
+        self._told.add(self._mark)
+        if self._unit:
+            given += self._unit
+            self._unit, self._n_unit_bytes, self._n_silent = [], 0, 0
+
+    def _keep_rest(self, text: bytes | bytearray, begin: int) -> None:
+        if text is self._rest:
+            del self._rest[:begin]
+        elif begin < len(text):
+            self._rest = bytearray(text[begin:])
+        n_bytes = len(self._rest) + self._n_unit_bytes
+        if n_bytes > MAX_MARK_BYTES and self._rest.startswith(MARK):
+            raise BadEvents(f"a mark of more than {MAX_MARK_BYTES} bytes")
+        if n_bytes > FREE_BYTES:
+            self._is_counted = True
+            try:
+                self._held.grow(n_bytes)
+            except Refusal:
+                raise BadEvents(f"an event of more than {n_bytes} bytes: front.memory is full") from None
+        elif self._is_counted:
+            self._is_counted = False
+            self._held.close()
+
+
+def _checked(index: Any) -> int:
+    """The number of a sequence."""
+    if not isinstance(index, int) or not 0 <= index < MAX_SEQUENCES:
+        raise ValueError(f"sequence {str(index)[:32]}")
+    return index

@@ -1,0 +1,178 @@
+"""A request as it is sent to upstreams: with a body that is kept to be sent again, or that passes as it comes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Mapping
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Any
+
+from imp_service.front.upstreams import Upstreams
+from imp_service.http_api.anthropic.form import ANTHROPIC
+from imp_service.http_api.api_form import ApiForm
+from imp_service.http_api.exchange import Exchange
+from imp_service.http_api.guard import HttpRefusal
+from imp_service.http_api.openai.form import OPENAI
+from imp_service.serving.message_memory import HeldMessage, MessageMemory
+from imp_service.serving.refusal import Refusal
+
+GENERATING = ("/chat/completions", "/completions", "/responses", "/messages")
+# Sent again if their upstream ends before it has answered.
+REPEATED = ("GET", "HEAD", "POST")
+# Of one connection only.
+HOP_BY_HOP = frozenset(
+    ("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+     "transfer-encoding", "upgrade", "expect")
+)  # fmt: skip
+# By these a server knows a page of another site, so no header `connection` takes them away.
+GUARDED = frozenset(("host", "origin"))
+_NUMBER = re.compile(rb'"sequence_number":(\d+)')
+
+
+class Request:
+    """What a client asks for."""
+
+    def __init__(self, exchange: Exchange, upstreams: Upstreams, held: HeldMessage) -> None:
+        self.method, self.target, self.path = exchange.method, exchange.target, exchange.path
+        self._exchange = exchange
+        self._upstreams = upstreams
+        self._held = held
+        # The whole body, or what has been read of it.
+        self.body = bytearray()
+        self.is_kept = True
+        # The rest of a body that is not kept was asked for, so it is gone.
+        self.is_spent = False
+        # Why the client's body cannot be read to its end.
+        self.refusal: HttpRefusal | None = None
+        # Where the field `resume` can be put into the body.
+        self._place: int | None = None
+
+    @property
+    def is_for_stream(self) -> bool:
+        """It may ask for a stream that can be resumed."""
+        return self.method == "POST" and self.path.removeprefix("/v1") in GENERATING
+
+    @property
+    def is_amended(self) -> bool:
+        """The request asks for marks."""
+        return self._place is not None
+
+    @property
+    def can_repeat(self) -> bool:
+        """It can be sent once more."""
+        return self.method in REPEATED and self.is_kept and not self.is_spent
+
+    def digest(self) -> bytes:
+        """Names the body; empty if there is none, or it is not kept."""
+        return sha256(self.body).digest() if self.body and self.is_kept else b""
+
+    def headers(self) -> list[tuple[str, str]]:
+        """Those for the next upstream."""
+        own = [("via", self._upstreams.via)]
+        # Of a body that is not kept, nothing can go on elsewhere.
+        if self.is_kept and self._upstreams.can_resume_elsewhere:
+            own.append(("imp-resumes", "1"))
+        # The front reads the marks of a stream, which it could not if they were compressed.
+        changed = {*(["content-length"] if self.is_kept else []), *(["accept-encoding"] if self.is_amended else [])}
+        return [*(pair for pair in end_to_end(self._exchange.pairs) if pair[0] not in changed), *own]
+
+    def content(self, resume: Mapping[str, Any]) -> bytes | AsyncIterator[bytes] | None:
+        """The body for the next upstream."""
+        if not self.is_kept:
+            return self._passing()
+        if self._place is None:
+            return bytes(self.body) if self.body or self.method == "POST" else None
+        before, after = self.body[: self._place], self.body[self._place :]
+        comma = b"" if before.rstrip().endswith(b"{") else b","
+        return b'%s%s"resume":%s%s' % (before, comma, json.dumps(resume, separators=(",", ":")).encode(), after)
+
+    async def read(self) -> None:
+        """Reads the body, as far as there is memory to keep it."""
+        headers = self._exchange.headers
+        if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+            return
+        self.is_kept = self.method in REPEATED
+        while self.is_kept and (part := await self._exchange.read_part()):
+            self.body += part
+            try:
+                self._held.grow(len(self.body))
+            except Refusal:
+                self.is_kept = False
+        if self.is_kept and self.is_for_stream:
+            self._place = _place(self.body)
+
+    def forget(self) -> None:
+        """The body is not needed any more."""
+        self.is_spent = True
+        self.body.clear()
+        self._held.close()
+
+    async def _passing(self) -> AsyncIterator[bytes]:
+        self.is_spent = True
+        read, self.body = self.body, bytearray()
+        self._held.close()
+        yield bytes(read)
+        try:
+            while part := await self._exchange.read_part():
+                yield part
+        except HttpRefusal as refused:
+            self.refusal = refused
+            raise
+
+
+def end_to_end(pairs: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    """The headers that are not about one connection. Names are in lower case."""
+    named = {word.strip().lower() for name, value in pairs if name == "connection" for word in value.split(",")}
+    return [pair for pair in pairs if pair[0] not in HOP_BY_HOP and pair[0] not in named - GUARDED]
+
+
+async def read_request(exchange: Exchange, memory: MessageMemory, upstreams: Upstreams) -> Request:
+    """The request with its body, if there is memory for it."""
+    request = Request(exchange, upstreams, memory.message(0))
+    try:
+        await request.read()
+    except BaseException:
+        request.forget()
+        raise
+    return request
+
+
+def form_of(path: str) -> ApiForm:
+    """The form of errors about a path."""
+    return ANTHROPIC if path.removeprefix("/v1").startswith("/messages") else OPENAI
+
+
+def error_event(path: str, refused: HttpRefusal, sent: bytes) -> bytes:
+    """An error as the last event of a stream, of which `sent` came before."""
+    form = form_of(path)
+    body = form.refusal(refused.status, refused.code, refused.message, "")
+    if not path.endswith("/responses"):
+        return form.event(body)
+    numbers = _NUMBER.findall(sent)
+    number = int(numbers[-1]) + 1 if numbers else 0
+    error = {"type": "error", "code": refused.code, "message": refused.message, "param": None}
+    return b"event: error\ndata: %s\n\n" % json.dumps({**error, "sequence_number": number}).encode()
+
+
+def gateway_error(code: str, message: str) -> HttpRefusal:
+    """An upstream is at fault."""
+    return HttpRefusal(HTTPStatus.BAD_GATEWAY, code, message)
+
+
+def _place(body: bytearray) -> int | None:
+    """Where another field of the object can be put. None: the client resumes by itself, or the body is no stream's.
+
+    Behind all others: so a message about a place in the body is still right.
+    """
+    end = len(body.rstrip()) - 1
+    if end < 1 or body[end : end + 1] != b"}" or not body.lstrip().startswith(b"{") or b'"stream"' not in body:
+        return None
+    if b'"resume"' in body:
+        try:
+            if "resume" in json.loads(body):
+                return None
+        except (ValueError, RecursionError):
+            return None
+    return end

@@ -1,0 +1,53 @@
+"""When an engine process is started again, and when it is given up. The clock is the test's."""
+
+from __future__ import annotations
+
+import pytest
+
+from imp_service.front.restarts import MOST_DEATHS, WINDOW_SECONDS, Restarts
+
+DELAYS = [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_iso_7_a_restart_is_at_once_then_later_and_later_and_then_never() -> None:
+    restarts = Restarts(Clock())
+    assert [restarts.died() for _ in range(MOST_DEATHS)] == pytest.approx(DELAYS)
+    assert restarts.died() is None
+
+
+def test_iso_7_a_token_makes_deaths_before_it_count_no_more() -> None:
+    restarts = Restarts(Clock())
+    for _ in range(100):
+        assert [restarts.died() for _ in range(MOST_DEATHS)] == pytest.approx(DELAYS)
+        restarts.forget()
+
+
+def test_iso_7_deaths_count_for_ten_minutes() -> None:
+    clock = Clock()
+    restarts = Restarts(clock)
+    for _ in range(100):
+        clock.now += WINDOW_SECONDS / MOST_DEATHS + 1
+        assert isinstance(restarts.died(), float)
+    clock = Clock()
+    restarts = Restarts(clock)
+    found = []
+    for _ in range(MOST_DEATHS + 1):
+        clock.now += WINDOW_SECONDS / MOST_DEATHS - 1
+        found.append(restarts.died())
+    assert found[-1] is None and None not in found[:-1]
+
+
+def test_y26_refused_starts_are_tried_again_for_ever_and_count_as_no_deaths() -> None:
+    restarts = Restarts(Clock())
+    assert [restarts.refused() for _ in range(10)] == pytest.approx([*DELAYS[1:], 10.0, 10.0, 10.0])
+    assert restarts.died() == 0.0
+    restarts.started()
+    assert restarts.refused() == pytest.approx(0.1)
