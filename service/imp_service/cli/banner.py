@@ -48,10 +48,16 @@ def print_banner(model: "ModelRuntime", file: "ModelFile") -> None:
 
 def print_drafters(model: "ModelRuntime") -> None:
     """Says what guesses tokens ahead, if the settings ask for other drafters than the default."""
+    for note in drafters_notes(model):
+        print_note(note)
+
+
+def drafters_notes(model: "ModelRuntime") -> list[str]:
+    """The line of print_drafters(), if there is one."""
     from imp_service.config.settings import SpeculationSettings
 
-    if model.drafters_text and model.config.settings.speculation.drafters != SpeculationSettings().drafters:
-        print_note(f"guesses ahead: {model.drafters_text}")
+    is_other = model.config.settings.speculation.drafters != SpeculationSettings().drafters
+    return [f"guesses ahead: {model.drafters_text}"] if model.drafters_text and is_other else []
 
 
 def is_built_in(config: "Config") -> bool:

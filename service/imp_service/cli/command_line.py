@@ -28,6 +28,7 @@ def parse(words: Sequence[str]) -> tuple[Command, Namespace]:
     known, unknown = parser.parse_known_args(_with_method(list(words), chosen))
     if chosen is None:
         parser.error("no command, expected COMMAND; imp help lists them")
+    known.own_words = words[words.index(chosen.name) + 1 :]
     if unknown := add_stray_words(known, unknown):
         of_command[chosen.name].error(f"unrecognized arguments: {' '.join(unknown)}")
     return chosen, known

@@ -39,7 +39,13 @@ COMMANDS = (
     Command("embed", "make vectors of texts", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
     Command("rerank", "rank documents by a query", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
     Command("serve", "serve a model over gRPC and OpenAI's HTTP API", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
+    Command("front", "relay HTTP to servers, and join broken streams"),
     Command("call", "call a running server", CALL_METHODS),
+    Command(
+        "replay",
+        "repeat a recorded stream, and compare the tokens",
+        address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES,
+    ),
     Command("top", "watch a running server"),
     Command("admin", "operate a running server: drain, abort, profile, reload"),
     Command("pull", "download a model", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),

@@ -1,22 +1,47 @@
 """The request for a prompt of the command line and its images, to a model in this process."""
 
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from imp_service.cli.answer import ANSWER_TOKENS, CONTINUATION_TOKENS
 from imp_service.cli.failure import CommandError
-from imp_service.cli.options.images import reads_no_images, shown_name
+from imp_service.cli.options.images import read_images, reads_no_images, shown_name
 from imp_service.cli.options.output import BUILT_IN_TOKENS
 from imp_service.cli.options.sampling import given_sampling, read_constraint
+from imp_service.cli.options.settings import load_model_settings
+from imp_service.cli.options.words import load_named_model, read_words
 from imp_service.cli.terminal import print_note
 
 if TYPE_CHECKING:
     from imp_service.api.chat_prompt import ContentParts, InfillPrompt, PromptParts
     from imp_service.api.options import GenerationRequest, Prompt
     from imp_service.config import Config
-    from imp_service.generation import ModelRuntime
+    from imp_service.generation import LanguageModel, ModelRuntime
     from imp_service.text import ChatPrompt, ConstraintSpec
+
+
+@contextmanager
+def asked_model(
+    arguments: Namespace, words: Sequence[str], check: Callable[[Namespace], None]
+) -> "Iterator[tuple[LanguageModel, ModelRuntime, str, Sequence[bytes]]]":
+    """The model of a command line, open within the `with` block, and the text and the images that it is asked.
+
+    What is wrong with those and with the options, which `check` refuses, is said before the model is loaded.
+    """
+    config = load_model_settings(arguments)
+    check(arguments)
+    images = read_images(arguments.images, words, config.settings.media.request_bytes)
+    text = read_words(words, config, arguments)
+    runtime, file = load_named_model(config, arguments, words)
+    from imp_service.cli.banner import print_banner
+    from imp_service.generation import LanguageModel
+
+    with LanguageModel(runtime) as model:
+        print_banner(runtime, file)
+        check_images(runtime, zip(arguments.images, images, strict=True))
+        yield model, runtime, text, images
 
 
 def check_images(model: "ModelRuntime", images: "Iterable[tuple[str, bytes]]") -> None:

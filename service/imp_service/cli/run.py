@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 from imp_service.cli.answer import Answer, answer_object, collect, print_end
 from imp_service.cli.arguments import Once
 from imp_service.cli.failure import CommandError
-from imp_service.cli.local_request import check_images, continued, filled, is_chat, question, sampled_request
-from imp_service.cli.options.images import add_image_option, read_images, tell_of_chat
+from imp_service.cli.local_request import asked_model, continued, filled, is_chat, question, sampled_request
+from imp_service.cli.options.images import add_image_option, tell_of_chat
 from imp_service.cli.options.output import add_output_options, check_output_options
 from imp_service.cli.options.settings import (
     add_model_options,
     add_projector_option,
     add_speculation_options,
-    load_model_settings,
 )
-from imp_service.cli.options.words import STDIN, add_words, load_named_model, read_words, split_words
+from imp_service.cli.options.words import STDIN, add_words, split_words
 from imp_service.cli.terminal import AnswerWriter, answer_writer, is_interactive, is_prompt_shown, print_dim
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from imp_service.cli.banner import is_built_in, print_banner
+    from imp_service.cli.banner import is_built_in
 
     words = split_words(arguments, is_model=False)
     arguments.raw = arguments.raw or arguments.suffix is not None
@@ -69,16 +68,7 @@ def run(arguments: Namespace) -> int:
         from imp_service.cli import chat
 
         return chat.converse(Namespace(**vars(arguments), drop_oldest=False, no_history=False), words)
-    config = load_model_settings(arguments)
-    check_output_options(arguments)
-    images = read_images(arguments.images, words, config.settings.media.request_bytes)
-    prompt = read_words(words, config, arguments)
-    runtime, file = load_named_model(config, arguments, words)
-    from imp_service.generation import LanguageModel
-
-    with LanguageModel(runtime) as model:
-        print_banner(runtime, file)
-        check_images(runtime, zip(arguments.images, images, strict=True))
+    with asked_model(arguments, words, check_output_options) as (model, runtime, prompt, images):
         is_asked = is_chat(runtime, arguments)
         if images and not is_asked and runtime.images is not None and runtime.images.needs_chat:
             tell_of_chat("imp run without --raw")
@@ -90,7 +80,7 @@ def run(arguments: Namespace) -> int:
             writer = _writer(arguments, is_chat=is_asked)
             if not is_asked and is_prompt_shown(" ".join(words) or STDIN):
                 AnswerWriter(sys.stderr).write(prompt)
-            _write_text(model, request, writer, arguments.verbose, has_hints=is_built_in(config))
+            _write_text(model, request, writer, arguments.verbose, has_hints=is_built_in(runtime.config))
     return 0
 
 

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
     from imp_service.api.vectors import Ranking, Vectors
 
-# NumPy's file: version 1.0, and a head whose length makes the data begin at a multiple of 64.
-_MAGIC, _ALIGNMENT = b"\x93NUMPY\x01\x00", 64
-
 
 def numbers_text(vector: "array[float]", separator: str) -> str:
     """Decimals that are exactly these 32-bit floats: nine digits identify one."""
@@ -42,16 +39,11 @@ def vectors_json(model: str, parts: "Sequence[Vectors]") -> str:
 
 def write_array(path: Path, parts: "Sequence[Vectors]") -> None:
     """A file that `numpy.load` reads: a row for each text, with the exact bits."""
-    n_texts, width = sum(map(len, parts)), parts[0].width if parts else 0
-    order = {"little": "<", "big": ">"}[sys.byteorder]
-    head = f"{{'descr': '{order}f4', 'fortran_order': False, 'shape': ({n_texts}, {width}), }}"
-    n_filled = -(len(_MAGIC) + 2 + len(head) + 1) % _ALIGNMENT
-    head += " " * n_filled + "\n"
-    with path.open("wb") as file:
-        file.write(_MAGIC + len(head).to_bytes(2, "little") + head.encode())
-        for part in parts:
-            for vector in part:
-                vector.tofile(file)
+    import numpy as np  # imported here: it takes long
+
+    whole = np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
+    with path.open("wb") as file:  # numpy.save adds a suffix to a path
+        np.save(file, whole)
 
 
 def truncated_in(parts: "Sequence[Vectors]") -> list[int]:

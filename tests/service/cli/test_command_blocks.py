@@ -52,6 +52,7 @@ NOT_RUN = {
     r"imp inspect hf:.*": "asks Hugging Face; tests/service/cli/test_inspect_remote.py asks a stand-in on loopback",
     r"python -m smg\.launch_router .*": "needs the package smg; tests/service/gateways runs it in front of two servers",
     r"podman (build|run) .*": "needs podman and the network; tests/image builds the image with buildah",
+    r"imp front --to .*": "needs servers at these addresses; tests/service/cli/test_front.py runs one before a server",
     r"serve run conf/ray/serve\.yaml": "needs the extra ray; tests/service/ray_app runs it on other ports",
     r"imp bench --synthetic 0\.6b": "takes minutes and gigabytes; tests/bench runs the same on a small shape",
     r"python tools/(make_model\.py|compare peers) .*": "takes minutes and gigabytes; tests/bench runs a small shape",
@@ -182,6 +183,7 @@ def test_a_command_that_serves_is_ready_and_stops(
     words = INSTALLS.sub("", command.text).replace("/run/imp", str(tmp_path)).replace(":50051", ":0")
     words = re.sub(r"\s+#.*$", "", words)
     words += "" if "--listen" in words else " --listen 127.0.0.1:0"
+    words += " --http 127.0.0.1:0" if "--survive" in words and "--http" not in words else ""
     write_files(tmp_path, words)
     words += "" if "--ready-file" in words else f" --ready-file {tmp_path}/ready.json"
     with (tmp_path / "errors.txt").open("w+b") as errors:

@@ -78,7 +78,7 @@ def test_emb_7_commands_that_generate_name_the_one_that_fits(call, encoder: Path
         assert (status, err.splitlines()[-1].endswith(f"generates no text: {said}")) == (64, True), err
 
 
-def test_emb_7_inspect_doctor_k8s_and_bench_know_encoders(call, encoder: Path, ranker: Path, tmp_path: Path) -> None:
+def test_emb_7_inspect_doctor_and_k8s_know_encoders(call, encoder: Path, ranker: Path, tmp_path: Path) -> None:
     status, out, err = call("inspect", str(encoder))
     assert status == 0, err
     assert "\nvectors: 32 numbers (mean) of texts of at most 128 tokens: imp embed; prompts: query\n" in out
@@ -93,8 +93,6 @@ def test_emb_7_inspect_doctor_k8s_and_bench_know_encoders(call, encoder: Path, r
     assert (status, "vectors: 32 numbers (mean)" in out) == (0, True)
     status, out, _ = call("k8s", str(encoder))
     assert (status, "kind: " in out) == (0, True)
-    status, _, err = call("bench", str(encoder))
-    assert (status, "this model makes vectors and generates no text" in err) == (64, True)
 
 
 def test_inspect_shows_no_vectors_of_a_model_that_only_generates(call) -> None:

@@ -15,6 +15,7 @@ from support.files.hub_directory import model_for, write_directory
 from support.machine.command_line import demo_with, demo_with_keys, error_lines
 from support.models.tiny_models import tiny
 from support.models.tiny_vision_models import write_vision_files
+from support.servers.served import serve
 from support.text.hub_tokenizers import library_of
 
 DEMO = str(demo_model_path())
@@ -295,6 +296,19 @@ def test_kvq_16_caches_are_compared(call, tmp_path):
     longer = _inspect(call, DEMO, "--kv", "rot4", "--text", str(own))["caches"]
     assert longer["n_tokens"] != caches["n_tokens"] == 256
     assert longer["types"][1]["divergence"] != rows["rot4"]["divergence"]
+
+
+def test_rsm_2_the_fingerprint_of_a_file_is_that_of_its_server(call):
+    told = _inspect(call, DEMO, "--fingerprint")["fingerprint"]
+    with serve() as served:
+        known = served.state.model.fingerprint
+    # A test server has no warm-up.
+    assert {**told["parts"], "logits": "none"} == known.parts
+    assert len(told["digest"]) == 16 and told["parts"]["logits"] != "none"
+    lines = call("inspect", DEMO, "--fingerprint")[1].splitlines()
+    assert f"fingerprint: {told['digest']}" in lines
+    assert {("cache", "bf16"), ("device", "cpu")} <= {tuple(line.split()) for line in lines}
+    assert "fingerprint" not in _inspect(call, DEMO)
 
 
 def test_kvq_7_kvq_16_a_type_that_the_device_cannot_have_says_why(call):

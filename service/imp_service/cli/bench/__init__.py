@@ -33,6 +33,8 @@ _MODEL_OPTIONS = (
     *("speculation", "replay", "sparse_prefill", "image"),
     *("config", "assignments"),
 )
+# Of them, those that measure the generation of text alone.
+_GENERATION_OPTIONS = ("decode", "depth", "standard", "speculation", "replay", "sparse_prefill", "image")
 _SERVER_OPTIONS = (
     *("streams", "prompt_tokens", "tokens", "requests", "html", "served_model"),
     *("tls", "ca", "cert", "key", "token_file", "token_env", "metadata"),
@@ -43,6 +45,7 @@ EXAMPLES = (
     "imp bench model.gguf --speculation --replay answers.jsonl",
     "imp bench model.gguf --sparse-prefill prompts.jsonl --set sparse_prefill.enabled=true",
     "imp bench SmolVLM2-500M.gguf --image 1024x768,512x512",
+    "imp bench all-MiniLM-L6-v2 --prefill 32,256 --batch 1,64",
     "imp bench --server 127.0.0.1:50051 --html speed.html",
     "imp bench --server http://127.0.0.1:8000 --streams 1,16",
 )
@@ -66,10 +69,10 @@ def configure(parser: ArgumentParser) -> None:
         help=f"with --synthetic: {', '.join(MIXES)} (default: {DEFAULT_TYPE})",
     )
     for option, kind, default, text in (
-        ("--prefill", integers, "512", "lengths of prompts; 0: none"),
+        ("--prefill", integers, "512", "lengths of prompts, or of texts that become vectors; 0: none"),
         ("--decode", integers, "128", "numbers of tokens to generate; 0: none"),
         ("--depth", integers, "0", "tokens in the cache of a sequence when it begins to generate"),
-        ("--batch", positive_integers, "1", "sequences that generate together"),
+        ("--batch", positive_integers, "1", "sequences that generate together, or texts that become vectors"),
         ("--threads", positive_integers, "device.threads", "threads to compute with"),
     ):
         parser.add_argument(option, metavar="N,…", type=kind, action=Once, help=f"{text} (default: {default})")
@@ -143,6 +146,8 @@ def _run_model(arguments: Namespace) -> int:
 
         file = synthetic_file(arguments.synthetic, arguments.type or DEFAULT_TYPE)
     plan = replace(_plan(arguments), reps=arguments.reps or 5, has_rows=arguments.speculation)
+    option = next((name for name in _GENERATION_OPTIONS if getattr(arguments, name)), "")
+    plan = replace(plan, generation_option=option and f"--{option.replace('_', '-')}")
     plan = replace(plan, replay=arguments.replay, sparse_prefill=arguments.sparse_prefill, images=arguments.image or ())
     # Only files of answers and prompts have texts, and a directory may have weights alone.
     has_texts = arguments.replay is not None or arguments.sparse_prefill is not None
@@ -188,11 +193,16 @@ def _plan(arguments: Namespace) -> "BenchPlan":
             if getattr(arguments, name) is not None:
                 raise CommandError("USAGE", f"--{name}: has no effect with --standard, which has its own sizes")
         return STANDARD
-    return BenchPlan(
+    given = BenchPlan(
         prefill=_positive(arguments.prefill or (512,)),
         decode=_positive(arguments.decode or (128,)),
         depths=arguments.depth or (0,),
         batches=arguments.batch or (1,),
+    )
+    return replace(
+        given,
+        text_tokens=() if arguments.prefill is None else given.prefill,
+        text_batches=arguments.batch or given.text_batches,
     )
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TextIO
 
 from imp_service.cli.output import write_number_table
-from imp_service.core.bench import BenchReport, CaseResult, ImageResult, ReplayResult, RowsResult, SparseResult, Spread
+from imp_service.core.bench import (
+    BenchReport,
+    CaseResult,
+    ImageResult,
+    ReplayResult,
+    RowsResult,
+    SparseResult,
+    Spread,
+    VectorsResult,
+)
 
 HEADINGS = (
     "case",
@@ -31,6 +40,7 @@ IMAGE_HEADINGS = (
     *("image", "threads", "tokens", "decode: ms", "encode: ms", "first token: ms", "min – max"),
     *("longest gap: ms", "min – max", "of a text: ms", "times as long"),
 )
+VECTOR_HEADINGS = ("vectors", "threads", "texts/s", "min – max", "tokens/s", "a call: ms", "min – max")
 MIB = 1024**2
 
 
@@ -51,6 +61,8 @@ def write_table(report: BenchReport, out: TextIO) -> None:
         write_number_table(out, SPARSE_HEADINGS, [_sparse_row(each) for each in report.sparse])
     if report.images:
         write_number_table(out, IMAGE_HEADINGS, [_image_row(each) for each in report.images])
+    if report.vectors:
+        write_number_table(out, VECTOR_HEADINGS, [_vectors_row(each) for each in report.vectors])
 
 
 def _head(report: BenchReport) -> list[str]:
@@ -140,6 +152,19 @@ def _image_row(result: ImageResult) -> tuple[str, ...]:
         f"{1e3 * gap.least:.1f} – {1e3 * gap.most:.1f}",
         f"{1e3 * result.text_gap_seconds.median:.1f}",
         f"{result.gap_ratio:.2f}",
+    )
+
+
+def _vectors_row(result: VectorsResult) -> tuple[str, ...]:
+    rate, call = result.texts_per_s, result.call_seconds
+    return (
+        f"{result.texts} text{'s' if result.texts != 1 else ''} of {result.tokens} tokens",
+        str(result.threads),
+        f"{rate.median:.1f}",
+        f"{rate.least:.1f} – {rate.most:.1f}",
+        f"{rate.median * result.tokens:.0f}",
+        f"{1e3 * call.median:.2f}",
+        f"{1e3 * call.least:.2f} – {1e3 * call.most:.2f}",
     )
 
 

@@ -74,7 +74,7 @@ def check_text(config: "Config | None") -> Check:
     except Exception:
         return Check("text", "warning", "tokenizer and chat template were not checked: see the check of the model")
     metadata = metadata_of(file)
-    text = describe_text(metadata, config.settings, report.vocab_size, report.n_tokens)
+    text = describe_text(metadata, config.settings, report.vocab_size, report.n_tokens, has_head=report.has_head)
     if text.fault:
         return Check("text", "blocked", f"TOKENIZER_INVALID: {text.fault}: imp can neither read nor write text")
     if not report.has_head:

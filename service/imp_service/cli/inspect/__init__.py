@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once, UsageError
 from imp_service.cli.inspect.caches import cache_words, caches_object, measure_caches, write_caches
+from imp_service.cli.inspect.fingerprint import fingerprint_of_file, write_fingerprint
 from imp_service.cli.options.settings import (
     MODEL_HELP,
     add_context_option,
@@ -30,6 +31,7 @@ EXAMPLES = (
     "imp inspect model.gguf",
     "imp inspect --check --tensors model.gguf",
     "imp inspect --kv bf16,q8_0,rot8,rot8/rot4 model.gguf",
+    "imp inspect --fingerprint model.gguf",
     "imp inspect hf:Qwen/Qwen3-0.6B-GGUF:Q8_0",
 )
 
@@ -48,6 +50,11 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--text", metavar="FILE", action=Once, help="with --kv: measure on this text (default: a short bundled one)"
+    )
+    parser.add_argument(
+        "--fingerprint",
+        action="store_true",
+        help="load the model, and show what decides its tokens; servers with the same digest give the same tokens",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(prog=parser.prog, is_brief=False)  # imp pull sets is_brief
@@ -84,8 +91,8 @@ def _local_model(arguments: Namespace) -> Iterator[str | None]:
         return
     from imp_service.cli.hub.remote import remote_headers
 
-    whole = "--check" if arguments.check else "--kv" if arguments.kv is not None else ""
-    if whole:
+    asked = {"--check": arguments.check, "--kv": arguments.kv is not None, "--fingerprint": arguments.fingerprint}
+    if whole := next((option for option, is_asked in asked.items() if is_asked), ""):
         raise UsageError(
             arguments.prog, f"{whole} needs the whole file; run first: imp pull {word.removeprefix(PREFIX)}"
         )
@@ -110,13 +117,14 @@ def _report(arguments: Namespace, shown: str | None) -> int:
     metadata = metadata_of(file)
     unfit = sampling_warnings(metadata, config.settings.model.overrides.default_sampling)
     _match_vocabularies(metadata, open_draft(config, file))
-    text = describe_text(metadata, config.settings, report.vocab_size, report.n_tokens)
+    text = describe_text(metadata, config.settings, report.vocab_size, report.n_tokens, has_head=report.has_head)
     text = replace(text, vectors=describe_vectors(report, metadata, config.settings))
     report = replace(report, warnings=(*report.warnings, *unfit, *text.warnings))
     if arguments.check:
         file.check(values=arguments.values)
         _check_text(metadata, config, report)
     caches = None if arguments.kv is None else measure_caches(arguments, config, file)
+    fingerprint = fingerprint_of_file(config, file) if arguments.fingerprint else None
     checked = ("data and values" if arguments.values else "data") if arguments.check else ""
     if arguments.json:
         from imp_service.cli.inspect.report import report_object
@@ -124,6 +132,8 @@ def _report(arguments: Namespace, shown: str | None) -> int:
         found = dict(report_object(file, report, text, checked, arguments.tensors))
         if caches is not None:
             found["caches"] = caches_object(caches)
+        if fingerprint is not None:
+            found["fingerprint"] = {"digest": fingerprint.digest, "parts": dict(fingerprint.parts)}
         sys.stdout.write(json.dumps(found if shown is None else {**found, "path": shown}, indent=2) + "\n")
     else:
         from imp_service.cli.inspect.report import write_brief_report, write_report
@@ -134,6 +144,8 @@ def _report(arguments: Namespace, shown: str | None) -> int:
             write_report(sys.stdout, file, report, text, checked, with_tensors=arguments.tensors)
             if caches is not None:
                 write_caches(sys.stdout, caches)
+            if fingerprint is not None:
+                write_fingerprint(sys.stdout, fingerprint)
     return 0
 
 

@@ -55,6 +55,7 @@ def report_object(
         "has_chat_template": text.has_template,
         "chat_template_fault": text.template_fault or None,
         "dialect": text.dialect or None,
+        "capabilities": list(text.capabilities),
         "ends": [asdict(end) for end in text.ends],
         "sampling": {
             name: {"value": getattr(text.sampler.options, name), "origin": origin}
@@ -97,7 +98,7 @@ _PURPOSES = {
     "media": "encoded images that are kept",
     "scratch": "activations of one step",
     "logits": "one row for each output",
-    "reserve": "Python, and the texts, messages and constraints that limits, scheduler and text allow",
+    "reserve": "Python, the texts, messages and constraints that limits, scheduler and text allow; front.survive",
 }
 
 
@@ -159,6 +160,7 @@ def _write_conversations(out: TextIO, text: "TextReport") -> None:
     plain = f"plain (all output is content{tells})"
     calls = plain if text.dialect == "plain" else text.dialect
     out.write(f"dialect: {calls}\n")
+    out.write(f"also: {', '.join(name.replace('_', ' ') for name in text.capabilities)}\n")
 
 
 def _write_ends(out: TextIO, text: "TextReport") -> None:

@@ -88,10 +88,18 @@ def add_deadline_option(parser: ArgumentParser) -> None:
 def connect(arguments: Namespace) -> "Connection":
     from imp_service.client.connection import Connection
 
-    return Connection(target_of(arguments, arguments.target, arguments.attempts), arguments.deadline)
+    target = target_of(arguments, arguments.target, arguments.attempts, resumes=True)
+    return Connection(target, arguments.deadline)
 
 
-def target_of(arguments: Namespace, address: str | None, attempts: int | None, option: str = "--target") -> "Target":
+def target_of(
+    arguments: Namespace,
+    address: str | None,
+    attempts: int | None,
+    option: str = "--target",
+    *,
+    resumes: bool = False,
+) -> "Target":
     """The server at `address`, or the default one, with the options for TLS, token and retries."""
     from imp_service.client.target import MOST_ATTEMPTS, Target
 
@@ -100,7 +108,7 @@ def target_of(arguments: Namespace, address: str | None, attempts: int | None, o
     address = address_of(address, option)
     if tls is None:
         _warn_of_plain_token(address, token)
-    return Target(address, tls, token, tuple(arguments.metadata), attempts or MOST_ATTEMPTS)
+    return Target(address, tls, token, tuple(arguments.metadata), attempts or MOST_ATTEMPTS, resumes=resumes)
 
 
 def http_caller_of(arguments: Namespace, url: str, option: str) -> "tuple[dict[str, str], SSLContext | None]":

@@ -7,6 +7,7 @@ from imp_service.cli.failure import CommandError
 
 
 def add_decision_options(parser: ArgumentParser) -> None:
+    """The labels, and how the question is asked."""
     parser.add_argument(
         "--label",
         metavar="TEXT",
@@ -23,15 +24,19 @@ def add_decision_options(parser: ArgumentParser) -> None:
         action=Once,
         help="in place of labels: the answer is one of these whole numbers",
     )
+    parser.add_argument("--raw", action="store_true", help="continue the text, without the model's chat template")
+    parser.add_argument("--system", metavar="TEXT", action=Once, help="the system message, before the question")
 
 
 def check_decision_options(arguments: Namespace) -> None:
-    """Refuses labels that no model accepts, before the model is loaded or a server is called."""
+    """Refuses options that no model accepts, before the model is loaded or a server is called."""
     from imp_service.api.decision_arguments import decisions_of
     from imp_service.api.errors import Violation, refuse
     from imp_service.api.facts import findings
     from imp_service.generation.limits import ENGINE
 
+    if arguments.raw and arguments.system is not None:
+        raise CommandError("USAGE", "--system: given together with --raw, expected one of them")
     if bool(arguments.labels) == (arguments.numbers is not None):
         raise CommandError("USAGE", "--label: expected two or more, or --range LOW:HIGH")
     [request], _ = decisions_of("", arguments.labels, arguments.numbers, {})
