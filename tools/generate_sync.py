@@ -20,6 +20,7 @@ REPLACEMENTS = (
     (r"\bAsync(?=[A-Z])", ""),
     (r"(?<=\.)async_(?=connection|session)", ""),
     (r"(?<=\.remote_)async_(?=generation)", ""),
+    (r"(?<=\.)async_(?=joined_replies)", ""),
     (r"(?<=__)a(?=(enter|exit)__)", ""),
     (r"\basync (?=def|with)", ""),
     (r"\bawait ", ""),

@@ -4,7 +4,7 @@ source "$(dirname "$0")/../lib.sh"
 # Only these checks pin PyTorch, to a build without CUDA; the project accepts any recent version. Python compiles what is
 # imported of these thousands of files; compiling all of them here takes longer.
 pip install --quiet --no-compile "torch==2.13.0"
-pip install --quiet --no-compile "transformers>=4.56,<6" "safetensors>=0.5"
+pip install --quiet --no-compile "transformers>=4.56,<6" "safetensors>=0.5" "sentence-transformers>=5.1"
 
 # llama.cpp without its kernels for AMX, which crash on some shapes (its issue 20824). pip would take a wheel from its
 # cache whatever the flags are, so this builds the source. In a folder of this tree, for ccache. It builds the library

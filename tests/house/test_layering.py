@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,11 +80,14 @@ MAY_IMPORT = {
     "deploy": {"deploy", "core", "config"},
     "rpc": {"rpc", "api", "pb", "serving", "telemetry", "generation", "core", "text", "media", "config", "tables"},
     "http_api": {"http_api", "api", "serving", "telemetry", "generation", "core", "text", "media", "config", "tables"},
+    # It holds connections, and has no model: neither the engine, nor texts, nor generations.
+    "front": {"front", "http_api", "serving", "telemetry", "config", "process"},
     "server": {"server", "rpc", "http_api", "serving", "generation", "core", "config"},
     "library": {"library", "api", "cli", "generation", "config"},
     "ray_app": {"ray_app", "rpc", "http_api", "pb", "serving", "config"},
     "cli": {
         "cli",
+        "front",
         "api",
         "server",
         "client",
@@ -105,8 +110,8 @@ PACKED = {"api", "client", "pb"}
 ONLY_IN = {
     "grpc": {"rpc", "client", "pb", "cli", "ray_app"},
     "google": {"rpc", "client", "pb", "cli", "ray_app", "text/directory/sentencepiece_model.py"},
-    "aiohttp": {"http_api/listener.py", "client/bench/openai_api.py"},
-    "numpy": {"generation", "rpc", "text"},
+    "aiohttp": {"http_api/listener.py", "client/bench/openai_api.py", "front/upstreams.py", "front/call.py"},
+    "numpy": {"cli", "generation", "rpc", "text"},
     "ray": {"ray_app"},
     "starlette": {"ray_app"},
     "smg_grpc_proto": {"rpc/vllm/engine.py", "rpc/vllm/replies.py"},
@@ -193,6 +198,30 @@ def sources_below(folder: Path) -> list[Path]:
     return [p for p in sorted(folder.rglob("*")) if p.suffix in {".h", ".cpp", ".inl", ".cu", ".cuh"}]
 
 
+def code_lines(text: str) -> int:
+    """Returns the number of lines with code: no blank lines, comments and docstrings."""
+    said = {
+        line
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for line in range(node.lineno, (node.end_lineno or 0) + 1)
+    }
+    lines = enumerate(text.splitlines(), 1)
+    return sum(number not in said and line.strip()[:1] not in ("", "#") for number, line in lines)
+
+
+def test_hon_16_the_relay_of_the_front_stays_small_and_loads_no_engine() -> None:
+    relay = ("admission", "call", "events", "relay", "request", "state", "upstreams")
+    n_lines = sum(code_lines((PACKAGE / "front" / f"{name}.py").read_text()) for name in relay)
+    # A front that grows a policy of routing has gone wrong.
+    assert 700 < n_lines <= 1050
+    assert code_lines('"""Said."""\n\n# Said.\nx = 1\n') == 1
+    kept_out = ("imp_service.core", "imp_service.text", "imp_service.generation", "numpy", "tokenizers", "grpc")
+    script = f"import sys, imp_service.front.relay; print([name for name in {kept_out} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
+
+
 def test_hon_16_csrc_is_the_same_with_tests_and_without() -> None:
     files = [*sources_below(CSRC), *CSRC.rglob("CMakeLists.txt")]
     assert {str(p.relative_to(CSRC)): found for p in files if (found := knows_tests(p.read_text()))} == {}
@@ -257,6 +286,7 @@ def test_hon_16_a_forbidden_include_is_found(path: str, line: str) -> None:
         ("client/target.py", "from ..serving.server_state import ServerState"),
         ("media/images.py", "from PIL import Image"),
         ("media/images.py", "from imp_service.core import open_file"),
+        ("front/relay.py", "from imp_service.generation.runtime import ModelRuntime"),
         ("process/worker_process.py", "from imp_service.text.errors import TextError"),
     ],
 )

@@ -10,7 +10,6 @@ import json
 import PIL.features
 import PIL.Image
 
-from imp_service import __version__
 from imp_service.media import EncodedImage, RawImage
 from imp_service.pb import inference_pb2 as pb
 from support.calls.generations import in_one
@@ -125,10 +124,8 @@ def test_vis_10_the_log_has_no_pixel_no_digest_and_no_text_of_an_image(http: Htt
 
 
 def test_oai_2_vis_10_the_fingerprint_names_what_decodes_images(http: HttpServed, served: Served) -> None:
-    served.wait_until(lambda: bool(served.state.digest.sha256), "the digest is known")
-    sha256 = served.state.digest.sha256
-    libraries = f"pillow{PIL.__version__}-jpeg{PIL.features.version('libjpeg_turbo')}"
-    expected = f"imp-{__version__}-{sha256[:8]}-{libraries}"
-    assert http.chat(max_tokens=1).json["system_fingerprint"] == expected
-    image = shown(file_of())
-    assert http.chat(image, max_tokens=1).json["system_fingerprint"] == expected
+    known = served.state.model.fingerprint
+    assert known.parts["images.pil"] == PIL.__version__
+    assert known.parts["images.libjpeg_turbo"] == PIL.features.version("libjpeg_turbo")
+    for question in ((), (shown(file_of()),)):
+        assert http.chat(*question, max_tokens=1).json["system_fingerprint"] == f"imp-{known.digest}"

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from anthropic.types import Message, MessageTokensCount, RawMessageStreamEvent
+from anthropic.pagination import SyncPage
+from anthropic.types import Message, MessageTokensCount, ModelInfo, RawMessageStreamEvent
 from anthropic.types.shared import ErrorResponse
 from pydantic import BaseModel
 
@@ -17,6 +18,7 @@ EVENTS: Mapping[str, type[BaseModel]] = {
     get_args(model.model_fields["type"].annotation)[0]: model for model in get_args(get_args(RawMessageStreamEvent)[0])
 }
 PING = "ping"
+NO_HEADERS: Mapping[str, str] = {}
 # How the deltas of each kind of block are called, and their member with what is new.
 DELTAS = {
     "text": {"text_delta": "text"},
@@ -25,14 +27,20 @@ DELTAS = {
 }
 
 
-def is_of_anthropic(path: str) -> bool:
-    """Returns whether a path is one of Anthropic's API."""
-    return "/messages" in path
+def is_of_anthropic(path: str, headers: Mapping[str, str] = NO_HEADERS) -> bool:
+    """Returns whether a path is one of Anthropic's API, or one of both and the caller's version is Anthropic's."""
+    return "/messages" in path or "anthropic_version" in headers
 
 
 def check_answer(path: str, content: bytes) -> None:
     """Raises if a whole answer does not match the SDK's type."""
-    _check(MessageTokensCount if path.endswith("/count_tokens") else Message, json.loads(content))
+    found = json.loads(content)
+    if "/models" not in path:
+        _check(MessageTokensCount if path.endswith("/count_tokens") else Message, found)
+        return
+    for each in found.get("data", [found]):
+        _check(ModelInfo, each)
+    assert found.keys() <= ModelInfo.model_fields.keys() | SyncPage.model_fields.keys()
 
 
 def check_event(event: dict[str, Any]) -> None:

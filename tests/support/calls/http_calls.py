@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,7 +88,7 @@ class HttpClient:
         with self._sent(method, path, content, headers) as response:
             reply = Reply(response.status, _headers(response), response.read())
         if method != "HEAD":
-            check_reply(path, reply, content)
+            check_reply(path, reply, content, headers)
         return reply
 
     def stream(self, path: str, body: dict[str, Any], **headers: str) -> Events:
@@ -155,9 +155,9 @@ def _events(response: http.client.HTTPResponse) -> Iterator[tuple[str, str | Non
         yield line.decode().removesuffix("\n"), kind
 
 
-def check_reply(path: str, reply: Reply, sent: bytes | None) -> None:
+def check_reply(path: str, reply: Reply, sent: bytes | None, headers: Mapping[str, str]) -> None:
     """Raises if a response is not as that of the API's own server would be."""
-    if is_of_anthropic(path):
+    if is_of_anthropic(path, headers):
         _check_message(path, reply)
     elif reply.status >= 400:
         if not (path.startswith("/health") and reply.status == 503):
@@ -171,5 +171,5 @@ def _check_message(path: str, reply: Reply) -> None:
         anthropic_types.check_answer(path, reply.content)
         return
     anthropic_types.check_error(reply.json)
-    if "v1/messages" in path:
+    if path.startswith("/v1/"):
         assert reply.headers["request-id"] == reply.headers["x-request-id"] == reply.json["request_id"]

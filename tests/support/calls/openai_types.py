@@ -35,6 +35,7 @@ MODEL_EXTRAS = {
     "default_sampling_origins",
     "input_modalities",
     "output_modalities",
+    "capabilities",
 }
 
 

@@ -134,6 +134,9 @@ APART = {
         for name in ("encoded", "raw.width", "raw.height", "raw.rgb", "max_tokens")
     ),
     *(f"constraint.{name}" for name in ("json_schema", "regex", "gbnf", "choices.values", "unbounded_whitespace")),
+    # Of a stream that broke.
+    *(f"resume.origin.{name}" for name in ("server", "request", "seed", "created")),
+    *(f"resume.sequences.{name}" for name in ("token_ids", "finished")),
 }
 
 

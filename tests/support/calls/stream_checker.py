@@ -40,6 +40,12 @@ class StreamChecker:
         self._detokenize = detokenize
         count = request.num_sequences if request.HasField("num_sequences") else 1
         self.sequences = [CheckedSequence() for _ in range(count)]
+        # Of a resumed request the caller has the first tokens, and their text, in a stream that is not seen here.
+        for sequence, told in zip(self.sequences, request.resume.sequences, strict=False):
+            sequence.token_ids += told.token_ids
+            sequence.finished = pb.GenerationFinished() if told.finished else None
+        self._is_resumed = request.HasField("resume")
+        self._is_told_whole = self._is_resumed and all(told.finished for told in request.resume.sequences)
         self.started: pb.GenerationStarted | None = None
         self.usage: types_pb2.Usage | None = None
         self.is_ended = False
@@ -63,7 +69,7 @@ class StreamChecker:
         require(self.started is not None, "OK without started")
         open_ones = [i for i, sequence in enumerate(self.sequences) if sequence.finished is None]
         require(not open_ones, f"OK, but no finished for {open_ones}")
-        require(self.usage is not None, "OK without usage")
+        require(self.usage is not None or self._is_told_whole, "OK without usage")
 
     def end_failed(self) -> None:
         """Ends a stream that failed: no message may follow."""
@@ -80,6 +86,10 @@ class StreamChecker:
         if wanted.WhichOneof("prompt") == "token_ids":
             require(started.prompt_tokens == len(wanted.token_ids.ids), f"prompt_tokens {started.prompt_tokens}")
         require(started.cached_prompt_tokens <= started.prompt_tokens, "more cached than there are")
+        n_told = sum(len(told.token_ids) for told in wanted.resume.sequences)
+        require(started.resumed_tokens == n_told, f"resumed_tokens {started.resumed_tokens}, told {n_told}")
+        if self._is_resumed:
+            require(started.origin == wanted.resume.origin, "another origin than that of the stream")
         self._check_prompt(started)
 
     def _check_prompt(self, started: pb.GenerationStarted) -> None:
@@ -152,7 +162,11 @@ class StreamChecker:
             ends = [each.finished.match.WhichOneof("match") for each in self.sequences if each.finished is not None]
             n_kept = self._request.stop.include_match * sum(end in ("token_id", "eos_token_id") for end in ends)
             sent = sum(len(sequence.token_ids) for sequence in self.sequences) - n_kept
-            require(finished.usage.output_tokens == sent, f"usage {finished.usage.output_tokens}, sent {sent}")
+            is_known = not (self._is_resumed and self._request.stop.include_match)
+            require(
+                not is_known or finished.usage.output_tokens == sent,
+                f"usage {finished.usage.output_tokens}, sent {sent}",
+            )
             require(finished.usage.prompt_tokens == self.started.prompt_tokens, "prompt_tokens changed")
             require(finished.usage.cached_prompt_tokens == self.started.cached_prompt_tokens, "cached tokens changed")
 
@@ -160,6 +174,8 @@ class StreamChecker:
         output, finished = self._request.output, sequence.finished
         if self._detokenize is None or finished is None or (output.HasField("text") and not output.text):
             return
+        if self._is_resumed:
+            return  # its text begins in another stream
         if self._request.WhichOneof("prompt") == "session_id":
             return  # its text may begin with earlier content of the session
         if output.parse:

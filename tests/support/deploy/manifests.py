@@ -25,7 +25,7 @@ kubernetes_validate.utils.all_versions = functools.cache(kubernetes_validate.uti
 ROOT = Path(__file__).resolve().parents[3]
 KUBERNETES = ROOT / "conf" / "kubernetes"
 BASES = ("sidecar", "standalone")
-OVERLAYS = ("overlays/inference_pool", "overlays/model_image", "overlays/tls")
+OVERLAYS = ("overlays/inference_pool", "overlays/model_image", "overlays/survive", "overlays/tls")
 # Supported versions, from the first one in which native sidecars are on by default.
 VERSIONS = [v for v in kubernetes_validate.utils.all_versions() if Version(v) >= Version("1.29")]
 

@@ -81,7 +81,7 @@ class TurnedEngine:
         }
         returns = {
             name: given.pop(name)
-            for name in ("logprobs", "n_candidates", "logits", "scores", "n_score_candidates", "vector")
+            for name in ("logprobs", "n_candidates", "logits", "scores", "first_score", "n_score_candidates", "vector")
             if name in given
         }
         # A constrained run that guesses waits for answers, which only tests of them give.

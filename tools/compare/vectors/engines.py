@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
@@ -110,8 +109,10 @@ class LlamaCpp:
             import llama_cpp
         except ImportError as missing:
             raise RefusedError(f"not installed: {missing}") from None
+        from support.files.bert_file import write_bert
+
         self._model = llama_cpp.Llama(
-            str(written(model, scratch / "model.gguf")),
+            str(write_bert(model, scratch / "model.gguf")),
             embedding=True,
             n_ctx=4096,
             n_batch=4096,
@@ -124,42 +125,6 @@ class LlamaCpp:
 
     def embed(self, texts: list[str]) -> Any:
         return self._model.embed(texts, normalize=True)
-
-
-def written(model: Path, path: Path) -> Path:
-    """Writes a GGUF file of the folder's weights and vocabulary."""
-    from support.files.float_tensors import read_floats
-    from support.files.hf_weights import Weights
-    from support.files.text_export import export_text
-
-    weights = Weights(json.loads((model / "config.json").read_text()), read_floats(model / "model.safetensors"), [])
-    contents = export_text(weights, "bert", "mean", {"attention.causal": False})
-    vocabulary = json.loads((model / "tokenizer.json").read_text())["model"]["vocab"]
-    contents.keys |= word_piece(sorted(vocabulary, key=vocabulary.__getitem__))
-    return contents.write(path)
-
-
-def word_piece(words: list[str]) -> dict[str, Any]:
-    """Returns the keys of BERT's vocabulary: in GGUF a word begins with a mark, and the rest of one has none."""
-    special = [word.startswith("[") and word.endswith("]") for word in words]
-    spelled = [
-        word if is_special else word[2:] if word.startswith("##") else f"\u2581{word}"
-        for word, is_special in zip(words, special, strict=True)
-    ]
-    places = {name: words.index(f"[{name}]") for name in ("UNK", "SEP", "PAD", "CLS", "MASK")}
-    keys = {
-        "model": "bert",
-        "pre": "jina-v2-en",
-        "tokens": spelled,
-        "token_type": [3 if is_special else 1 for is_special in special],
-        "token_type_count": 2,
-        "unknown_token_id": places["UNK"],
-        "seperator_token_id": places["SEP"],
-        "padding_token_id": places["PAD"],
-        "cls_token_id": places["CLS"],
-        "mask_token_id": places["MASK"],
-    }
-    return {f"tokenizer.ggml.{name}": value for name, value in keys.items()}
 
 
 ENGINES: dict[str, Callable[[Path, Path, int], VectorEngine]] = {
