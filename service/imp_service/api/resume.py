@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -87,6 +87,11 @@ class Resume:
     origin: Origin
     # All sequences of the request, in order.
     sequences: Sequence[ResumedSequence] = option(rule=ResumedSequences())
+
+
+def different_parts(parts: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
+    """The names of the parts of two fingerprints that have another value, or that one of them lacks."""
+    return sorted(name for name in parts.keys() | others.keys() if parts.get(name) != others.get(name))
 
 
 def told_path(sequence: int, token: int | None = None) -> str:

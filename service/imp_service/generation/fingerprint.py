@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from imp_service.api.resume import SERVER_DIGITS
+from imp_service.api.resume import SERVER_DIGITS, different_parts
 
 # Of a digest, in hexadecimal.
 DIGITS = SERVER_DIGITS
@@ -32,8 +32,7 @@ class Fingerprint:
 
     def difference(self, other: Mapping[str, str]) -> list[str]:
         """The names of the parts that others have with another value, or not at all."""
-        names = self.parts.keys() | other.keys()
-        return sorted(name for name in names if self.parts.get(name) != other.get(name))
+        return different_parts(self.parts, other)
 
 
 def digest_of(data: bytes) -> str:

@@ -102,13 +102,14 @@ def _server(arguments: Namespace) -> "Iterator[Connection]":
 
 def _other_parts(connection: "Connection", record: RecordedStream) -> list[str]:
     """What decides tokens there in another way."""
+    from imp_service.api.resume import different_parts
     from imp_service.pb.model_pb2 import GetServerInfoRequest
 
     info = connection.unary(connection.models.GetServerInfo, GetServerInfoRequest())
     if info.fingerprint == record.origin.get("server"):
         return []
     here = dict(info.fingerprint_parts)
-    names = sorted(name for name in record.parts.keys() | here.keys() if record.parts.get(name) != here.get(name))
+    names = different_parts(record.parts, here)
     if not record.parts or not names:
         return [f"fingerprint: recorded {record.origin.get('server')}, here {info.fingerprint or 'none'}"]
     return [f"{name}: recorded {record.parts.get(name, 'none')}, here {here.get(name, 'none')}" for name in names]
