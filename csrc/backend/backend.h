@@ -19,138 +19,20 @@
 #include "backend/gemm_registry.h"
 #include "backend/kv_pool.h"
 #include "backend/op_names.h"
+#include "backend/op_terms.h"
 #include "backend/op_trace.h"
 #include "backend/rows.h"
 #include "backend/sampler.h"
 #include "backend/step_graph_counts.h"
+#include "backend/weights.h"
 #include "base/error.h"
 
 namespace imp {
-
-enum class GatedActivation : std::uint8_t {
-  silu,
-  gelu_tanh,
-  gelu_erf,  // of families with layer_norm, which a backend may lack
-};
-
-// An activation without a gate.
-enum class PlainActivation : std::uint8_t {
-  gelu_tanh,
-  gelu_erf,
-  relu_squared,  // max(x, 0)²
-  tanh,
-  xielu,  // "Deriving Activation Functions Using Integration"
-};
-
-// With x > 0: positive · x² + slope · x, else negative · (exp(min(x, largest)) - 1 - x) + slope · x.
-struct XieluParams {
-  float positive = 0;
-  float negative = 0;
-  float slope = 0;
-  float largest = 0;  // just below 0
-};
-
-// A gate with limits: out = g · sigmoid(slope · g) · (u + 1), where g is the gate, at most `limit`, and u is the
-// product that it gates, from -limit to limit.
-struct ClampedSilu {
-  float limit = 0;
-  float slope = 1;
-};
-
-// Rows at position p are multiplied by 1 + growth · ln(1 + floor(p / period)).
-struct PositionScale {
-  float growth = 0;  // 0: none
-  int period = 1;
-};
 
 // A logit that is finite, as the sampler requires, and whose token has no chance against any other.
 inline constexpr float kUnlikelyLogit = -1e30F;
 // The most clusters that a row uses in clustered_product().
 inline constexpr int kMaxClustersUsed = 256;
-
-// Increase when the bytes of a layout change meaning: packed weights are cached on disk.
-inline constexpr int kLayoutRevision = 1;
-
-// A weight matrix in device memory with the kernels chosen for it. Only the backend that made it can use it.
-class Linear {
- public:
-  virtual ~Linear() = default;
-  virtual const GemmProblem& problem() const noexcept = 0;
-  virtual const GemmPlan& plan() const noexcept = 0;
-  virtual std::size_t n_bytes() const noexcept = 0;
-  // The weight's bytes in the plan's layout if the process can read them, else empty.
-  virtual std::span<const std::byte> packed() const noexcept = 0;
-};
-
-// A vector of float32 in device memory (norm weights, biases).
-class Vector {
- public:
-  virtual ~Vector() = default;
-  virtual const float* data() const noexcept = 0;  // a device address
-  virtual int size() const noexcept = 0;
-};
-
-// The source of a weight's bytes: whole rows in the file's format, [n, k], k contiguous.
-struct WeightSource {
-  std::string name;
-  GemmProblem problem;
-  std::function<void(std::int64_t first_row, std::int64_t n_rows, std::byte* out)> read;
-  // If set, and the backend keeps_packed(), this replaces `read`. It returns the bytes that Linear::packed() had for
-  // the same plan, from `offset` on. Ranges begin at multiples of kPackedRangeBytes and end there or at the weight's
-  // end.
-  std::function<void(std::uint64_t offset, std::span<std::byte> out)> read_packed = {};
-};
-inline constexpr std::int64_t kPackedRangeBytes = std::int64_t{1} << 18;
-
-// A weight to load, and its plan.
-struct LinearRequest {
-  WeightSource source;
-  GemmPlan plan;
-};
-
-// Called while weights are loaded, on the calling thread, with the bytes read since the last call. An exception stops
-// the loading.
-using BytesRead = std::function<void(std::uint64_t n_bytes)>;
-
-// One of several products with the same input.
-struct LinearTerm {
-  const Linear* weight = nullptr;
-  const Vector* bias = nullptr;  // or null
-  Rows out;                      // [x.n_rows, n]; does not overlap x
-};
-
-// A gated linear unit ("GLU Variants Improve Transformer"): two products with the same input, one of which gates the
-// other.
-struct GatedTerm {
-  const Linear* gate = nullptr;
-  const Vector* gate_bias = nullptr;  // or null
-  const Linear* up = nullptr;         // of the same shape
-  const Vector* up_bias = nullptr;    // or null
-  Rows out;                           // [x.n_rows, n]; does not overlap x
-};
-
-// Normalization of runs of elements.
-struct Norm {
-  const Vector* weight = nullptr;  // as long as a run; null: no normalization
-  float epsilon = 0;
-  // The weight of the product that reads the result in the next op, if any. The backend may then also write the result
-  // in the format that this product reads.
-  const Linear* reader = nullptr;
-  const Vector* bias = nullptr;  // of layer_norm alone, or null
-};
-
-// Rows of heads: each head is normalized by itself and rotated.
-struct RopeTerm {
-  Rows x;  // [n, n_heads · head_dim]
-  Norm norm;
-};
-
-// One of several products with the same input: each grouped row times the matrix of its expert.
-struct ExpertTerm {
-  std::span<const std::unique_ptr<Linear>> weights;  // [n_experts], equal in shape; types and plans may differ
-  Rows out;                                          // [grouped rows, n]; does not overlap the input
-  const Vector* biases = nullptr;                    // [n_experts, n], or null; a backend may lack them
-};
 
 // All that a step will need, given before the first one so that a step allocates nothing.
 struct WorkspaceNeeds {

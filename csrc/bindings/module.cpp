@@ -14,6 +14,7 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   imp::bindings::register_text(module);
   imp::bindings::register_synthetic(module);
   imp::bindings::register_overrides(module);
+  imp::bindings::register_load_options(module);
   imp::bindings::register_model(module);
   imp::bindings::register_engine(module);
 }

@@ -18,6 +18,8 @@ void register_files(pybind11::module_& module);
 void register_text(pybind11::module_& module);
 void register_synthetic(pybind11::module_& module);
 void register_overrides(pybind11::module_& module);
+// LoadOptions: the keywords of Model.load and of plan_model.
+void register_load_options(pybind11::module_& module);
 void register_model(pybind11::module_& module);
 // Engine, EngineOptions, EngineStats, the parts of commands, and the events. Needs the errors and the class Model.
 void register_engine(pybind11::module_& module);

@@ -1,7 +1,6 @@
-// The CPU backend's ops: each divides its rows among the threads.
+// The CPU backend's ops that move rows or combine several: products, attention, experts, recurrence, sampling.
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/gemm/cpu_linear.h"
@@ -9,6 +8,7 @@
 #include "backend/cpu/ops/clusters.h"
 #include "backend/cpu/ops/experts.h"
 #include "backend/cpu/ops/recurrence.h"
+#include "backend/cpu/row_tasks.h"
 #include "backend/product_check.h"
 #include "base/ceil_div.h"
 #include "base/error.h"
@@ -16,35 +16,10 @@
 namespace imp::cpu {
 namespace {
 
-// Least number of elements worth a task.
-constexpr int kTaskElements = 4096;
 // Rows of one kv head per task.
 constexpr int kAppendRows = 32;
 
-float* row_of(Rows x, int row) {
-  return x.data + row * x.stride;
-}
-
 }  // namespace
-
-template <class Body>
-void CpuBackend::for_rows(int n_rows, int width, const Body& body) {
-  const int per_task = std::max(1, kTaskElements / std::max(1, width));
-  threads_.run(ceil_div(n_rows, per_task), [&](int task, int) {
-    const int end = std::min(n_rows, (task + 1) * per_task);
-    for (int row = task * per_task; row < end; ++row) body(row);
-  });
-}
-
-template <class Body>
-void CpuBackend::for_pieces(int n_rows, int width, const Body& body) {
-  const int pieces = ceil_div(width, kTaskElements);
-  if (pieces <= 1) return for_rows(n_rows, width, [&](int row) { body(row, 0, width); });
-  threads_.run(n_rows * pieces, [&](int task, int) {
-    const int first = task % pieces * kTaskElements;
-    body(task / pieces, first, std::min(kTaskElements, width - first));
-  });
-}
 
 void CpuBackend::embed(std::span<const std::int32_t> tokens, const Linear& table, float scale, Rows out) {
   const OpTimer timer = run(Op::embed);
@@ -54,21 +29,6 @@ void CpuBackend::embed(std::span<const std::int32_t> tokens, const Linear& table
     std::byte* scratch = embed_scratch_.get() + static_cast<std::size_t>(thread) * embed_row_bytes_;
     rows.decode_row(tokens[static_cast<std::size_t>(i)], scratch, row_of(out, i));
     if (scale != 1) ops_.scale(row_of(out, i), out.width, scale);
-  });
-}
-
-void CpuBackend::rms_norm(Rows x, const Norm& norm, Rows out) {
-  const OpTimer timer = run(Op::rms_norm);
-  for_rows(x.n_rows, x.width, [&](int row) {
-    ops_.rms_norm(row_of(x, row), norm.weight->data(), x.width, norm.epsilon, row_of(out, row));
-  });
-}
-
-void CpuBackend::add_norm(Rows x, Rows y, const Norm& norm, Rows out) {
-  const OpTimer timer = run(Op::add_norm);
-  for_rows(x.n_rows, x.width, [&](int row) {
-    ops_.add(row_of(x, row), row_of(y, row), x.width);
-    ops_.rms_norm(row_of(x, row), norm.weight->data(), x.width, norm.epsilon, row_of(out, row));
   });
 }
 
@@ -84,33 +44,6 @@ void CpuBackend::gated_linear(Rows x, const GatedTerm& term, GatedActivation kin
   check_product(term, x);
   const OpTimer timer(trace_, term.gate->plan().kernel_for(x.n_rows).name);
   gemm_.run_gated(x, term, activation(kind));
-}
-
-void CpuBackend::rope_angles(std::span<const std::int32_t> positions, const Rope& rope, Rows out) {
-  const OpTimer timer = run(Op::rope_angles);
-  const bool has_planes = !rope.planes.empty() && std::ssize(positions) > out.n_rows;
-  if (has_planes) count(Op::rope_planes);
-  // A sine costs about as much as eight elements elsewhere.
-  for_rows(out.n_rows, 8 * rope.dims, [&](int i) {
-    const std::int32_t* const first = positions.data() + i;
-    if (has_planes) {
-      const PlanePositions at = {.first = first, .stride = out.n_rows, .planes = rope.planes.data()};
-      return ops_.rope_planes(at, rope.frequencies.data(), rope.dims / 2, rope.magnitude, row_of(out, i));
-    }
-    ops_.rope_angles(*first, rope.frequencies.data(), rope.dims / 2, rope.magnitude, row_of(out, i));
-  });
-}
-
-void CpuBackend::rope(Rows x, int head_dim, const Norm& norm, const Rope& rope, Rows angles) {
-  const OpTimer timer = run(Op::rope);
-  const auto rotate = rope.style == RopeStyle::adjacent ? ops_.rope_adjacent : ops_.rope_halves;
-  for_rows(x.n_rows, x.width, [&](int row) {
-    for (int i = 0; i < x.width; i += head_dim) {
-      float* const head = row_of(x, row) + i;
-      if (norm.weight != nullptr) ops_.rms_norm(head, norm.weight->data(), head_dim, norm.epsilon, head);
-      rotate(head, row_of(angles, row), rope.dims / 2);
-    }
-  });
 }
 
 void CpuBackend::append_kv(KvPool& pool, int layer, std::span<const SequenceRows> sequences, Rows k, Rows v) {
@@ -180,14 +113,6 @@ void CpuBackend::attention_mass(const KvPool& pool, int layer, const SequenceRow
   attention_mass_.run(static_cast<const CpuKvPool&>(pool), layer, sequence, params, q, first_key, into);
 }
 
-void CpuBackend::gated_activation(GatedActivation kind, Rows gate, Rows up, Rows out) {
-  const OpTimer timer = run(Op::gated_activation);
-  const auto activate = activation(kind);
-  for_pieces(gate.n_rows, gate.width, [&](int row, int first, int n) {
-    activate(row_of(gate, row) + first, row_of(up, row) + first, n, row_of(out, row) + first);
-  });
-}
-
 void CpuBackend::route_experts(Rows scores, const ExpertRouting& routing, const ExpertRows& out) {
   const OpTimer timer = run(Op::route_experts);
   for_rows(scores.n_rows, scores.width * routing.n_used, [&](int row) {
@@ -228,115 +153,6 @@ void CpuBackend::mix_experts(Rows grouped, const ExpertRows& rows, Rows out) {
   });
 }
 
-void CpuBackend::add(Rows x, Rows y) {
-  const OpTimer timer = run(Op::add);
-  for_pieces(x.n_rows, x.width,
-             [&](int row, int first, int n) { ops_.add(row_of(x, row) + first, row_of(y, row) + first, n); });
-}
-
-void CpuBackend::add_gated(Rows x, Rows y, Rows gates) {
-  const OpTimer timer = run(Op::add_gated);
-  for_pieces(x.n_rows, x.width, [&](int row, int first, int n) {
-    ops_.add_gated(row_of(x, row) + first, row_of(y, row) + first, n, *row_of(gates, row));
-  });
-}
-
-void CpuBackend::scale(Rows x, float factor) {
-  const OpTimer timer = run(Op::scale);
-  for_pieces(x.n_rows, x.width, [&](int row, int first, int n) { ops_.scale(row_of(x, row) + first, n, factor); });
-}
-
-void CpuBackend::clamp(Rows x, float low, float high, Rows out) {
-  const OpTimer timer = run(Op::clamp);
-  for_pieces(x.n_rows, x.width, [&](int row, int first, int n) {
-    ops_.clamp(row_of(x, row) + first, n, low, high, row_of(out, row) + first);
-  });
-}
-
-void CpuBackend::standardize(Rows x, const Vector& mean, const Vector& factors) {
-  const OpTimer timer = run(Op::standardize);
-  for_pieces(x.n_rows, x.width, [&](int row, int first, int n) {
-    ops_.standardize(row_of(x, row) + first, mean.data() + first, factors.data() + first, n);
-  });
-}
-
-void CpuBackend::layer_norm(Rows x, int run_length, const Norm& norm, Rows out) {
-  const OpTimer timer = run(Op::layer_norm);
-  for_rows(x.n_rows, x.width, [&](int row) {
-    for (int i = 0; i < x.width; i += run_length) {
-      const float* const bias = norm.bias != nullptr ? norm.bias->data() + i : nullptr;
-      ops_.layer_norm(row_of(x, row) + i, norm.weight->data() + i, bias, run_length, norm.epsilon,
-                      row_of(out, row) + i);
-    }
-  });
-}
-
-void CpuBackend::activate(PlainActivation kind, const imp::XieluParams& params, Rows x) {
-  const OpTimer timer = run(Op::activate);
-  const XieluParams xielu = {params.positive, params.negative, params.slope, params.largest};
-  for_pieces(x.n_rows, x.width, [&](int row, int first, int n) {
-    float* const piece = row_of(x, row) + first;
-    switch (kind) {
-      case PlainActivation::gelu_tanh:
-        return ops_.plain_gelu_tanh(piece, n);
-      case PlainActivation::gelu_erf:
-        return ops_.gelu_erf(piece, n);
-      case PlainActivation::relu_squared:
-        return ops_.relu_squared(piece, n);
-      case PlainActivation::xielu:
-        return ops_.xielu(piece, n, xielu);
-      case PlainActivation::tanh:
-        return ops_.tanh(piece, n);
-    }
-  });
-}
-
-void CpuBackend::clamped_activation(const ClampedSilu& kind, Rows gate, Rows up, Rows out) {
-  const OpTimer timer = run(Op::clamped_activation);
-  for_pieces(gate.n_rows, gate.width, [&](int row, int first, int n) {
-    ops_.clamped_silu(row_of(gate, row) + first, row_of(up, row) + first, n, kind.limit, kind.slope,
-                      row_of(out, row) + first);
-  });
-}
-
-void CpuBackend::scale_by_position(Rows x, std::span<const std::int32_t> positions, const PositionScale& scale) {
-  const OpTimer timer = run(Op::scale_by_position);
-  for_rows(x.n_rows, x.width, [&](int row) {
-    const double turns = positions[static_cast<std::size_t>(row)] / scale.period;
-    const double factor = 1 + static_cast<double>(scale.growth) * std::log1p(turns);
-    if (factor != 1) ops_.scale(row_of(x, row), x.width, static_cast<float>(factor));
-  });
-}
-
-void CpuBackend::norm_heads(Rows x, int run_length, const Norm& norm, Rows out) {
-  const OpTimer timer = run(Op::norm_heads);
-  const float* const weight = norm.weight != nullptr ? norm.weight->data() : nullptr;
-  for_rows(x.n_rows, x.width, [&](int row) {
-    for (int i = 0; i < x.width; i += run_length) {
-      ops_.rms_norm(row_of(x, row) + i, weight, run_length, norm.epsilon, row_of(out, row) + i);
-    }
-  });
-}
-
-void CpuBackend::multiply_sigmoid(Rows x, Rows gates) {
-  const OpTimer timer = run(Op::multiply_sigmoid);
-  for_pieces(x.n_rows, x.width, [&](int row, int first, int n) {
-    ops_.multiply_sigmoid(row_of(x, row) + first, row_of(gates, row) + first, n);
-  });
-}
-
-void CpuBackend::rms_norm_gated(Rows x, const Norm& norm, Rows gates, Rows out) {
-  const OpTimer timer = run(Op::rms_norm_gated);
-  const int n = norm.weight->size();
-  for_rows(x.n_rows, x.width, [&](int row) {
-    for (int i = 0; i < x.width; i += n) {
-      float* const to = row_of(out, row) + i;
-      ops_.rms_norm(row_of(x, row) + i, norm.weight->data(), n, norm.epsilon, to);
-      ops_.silu(row_of(gates, row) + i, to, n, to);
-    }
-  });
-}
-
 void CpuBackend::scale_experts(const ExpertRows& rows, const Vector& factors) {
   const OpTimer timer = run(Op::scale_experts);
   const int n_chosen = rows.n_rows * rows.n_used;
@@ -353,11 +169,6 @@ void CpuBackend::delta_rule(KvPool& pool, int layer, std::span<const SequenceRow
                             const DeltaRows& rows, Rows out) {
   const OpTimer timer = run(Op::delta_rule);
   run_delta_rule(ops_, threads_, {static_cast<CpuKvPool&>(pool), layer, sequences}, rule, rows, out);
-}
-
-void CpuBackend::soft_cap(Rows x, float cap) {
-  const OpTimer timer = run(Op::soft_cap);
-  for_pieces(x.n_rows, x.width, [&](int row, int first, int n) { ops_.soft_cap(row_of(x, row) + first, n, cap); });
 }
 
 void CpuBackend::gather_rows(Rows x, std::span<const std::int32_t> rows, Rows out) {
