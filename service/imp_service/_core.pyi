@@ -1588,5 +1588,5 @@ def time_kernel(kernel: str, weight: str, *, m: typing.SupportsInt | typing.Supp
     """
     Measures the seconds of a product of m rows with an n × k weight. Cycles through random weights of at least total_bytes in all, like a model. Raises InvalidArgument if the kernel is unknown or refuses the weight.
     """
-ARITHMETIC_REVISION: int = 1
+ARITHMETIC_REVISION: int = 2
 LIMITS: Limits

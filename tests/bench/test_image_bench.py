@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from imp_service.cli.bench import pictures
 from imp_service.cli.shell import main
 from support.models.tiny_vision_models import AROUND, PLACES, vocabulary, write_vision_files
 
@@ -37,6 +39,23 @@ def test_med_28_the_bench_measures_each_size(model: str, capfd: pytest.CaptureFi
         for decode, encode, first in zip(*(times[f"{part}_seconds"] for part in PARTS), strict=True):
             assert first > decode + encode
         assert each["gap_ratio"] == each["gap_seconds"]["median"] / each["text_gap_seconds"]["median"]
+
+
+def test_med_28_no_file_is_written_beside_the_stream(
+    model: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That would take more time of the processors than the decoder does."""
+    threads = []
+    real_png = pictures._png
+
+    def png(width: int, height: int, pixels: bytes) -> bytes:
+        threads.append(threading.current_thread())
+        return real_png(width, height, pixels)
+
+    monkeypatch.setattr(pictures, "_png", png)
+    assert main(["bench", model, *FEW, "--image", SIZES[0]]) == 0
+    assert set(threads) == {threading.main_thread()}
+    capfd.readouterr()
 
 
 def test_med_28_the_table_names_its_columns(model: str, capfd: pytest.CaptureFixture[str]) -> None:

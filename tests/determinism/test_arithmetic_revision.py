@@ -20,6 +20,7 @@ from support.models.arithmetic_cases import (
     read,
     renewed,
     results,
+    tower_cases,
 )
 
 STORED = read()
@@ -35,7 +36,7 @@ def test_rsm_5_the_stored_bits_are_those_of_this_revision_on_every_instruction_s
 
 
 def test_rsm_5_portable_kernels_have_these_bits() -> None:
-    names = [name for name in cases() if not name.startswith("wide")][::9]
+    names = [*[name for name in cases() if not name.startswith("wide")][::9], *tower_cases()]
     for name, result in results(PORTABLE, names).items():
         assert result == STORED.results[name], name
 

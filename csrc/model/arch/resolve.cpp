@@ -16,12 +16,8 @@
 namespace imp {
 namespace {
 
-bool is_mostly_quantized(const ModelFile& file) {
-  std::int64_t quantized = 0, others = 0;
-  for (const TensorInfo& tensor : file.tensors()) {
-    (traits(tensor.dtype).block_elements > 1 ? quantized : others) += tensor.n_elements();
-  }
-  return quantized > others;
+bool is_of_blocks(DType type) {
+  return traits(type).block_elements > 1;
 }
 
 void add_head_fact(const OwnHead& head, std::vector<Fact>& facts) {
@@ -62,12 +58,18 @@ void drop_unused(ModelConfig& config) {
 
 }  // namespace
 
+bool is_mostly(const ModelFile& file, bool (*is_meant)(DType)) {
+  std::int64_t meant = 0, others = 0;
+  for (const TensorInfo& tensor : file.tensors()) (is_meant(tensor.dtype) ? meant : others) += tensor.n_elements();
+  return meant > others;
+}
+
 void choose_cache_type(FactReader& facts) {
   if (facts.config.is_two_sided) {  // the cache holds the rows of one layer at a time, so they need not be rounded
     facts.config.kv_types = {KvType::f32, KvType::f32};
     return;
   }
-  if (!is_mostly_quantized(facts.file())) return;
+  if (!is_mostly(facts.file(), is_of_blocks)) return;
   facts.config.kv_types = {KvType::bf16, KvType::bf16};
   facts.origins.note("kv_dtype", Origin::checkpoint, "quantized weights");
 }

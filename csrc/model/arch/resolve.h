@@ -25,6 +25,9 @@ struct ResolvedModel {
   std::vector<std::string> warnings;   // sentences about unknown or unusual facts
 };
 
+// Whether most weights of a file have such types.
+bool is_mostly(const ModelFile& file, bool (*is_meant)(DType));
+
 // Attention is fastest on a bfloat16 cache, and its rounding is negligible compared with that of quantized weights.
 void choose_cache_type(FactReader& facts);
 

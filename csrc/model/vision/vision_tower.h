@@ -19,7 +19,7 @@
 namespace imp {
 
 struct VisionOptions {
-  int max_piece = 64;           // rows of a piece at most
+  int max_piece = 128;          // rows of a piece at most: with fewer, products wait for weights
   double decoder_row_cost = 0;  // products_per_row() of the decoder
   bool is_atomic = false;       // the decoder's rows of a part see each other
 };

@@ -103,8 +103,8 @@ void register_testing_vision(py::module_& module) {
       .def(py::init<const ModelFile&, int, int, const std::optional<std::string>&, int, double, int,
                     const std::string&>(),
            py::arg("file"), py::kw_only(), py::arg("hidden_size"), py::arg("most_cells") = 1024,
-           py::arg("kv_type") = py::none(), py::arg("max_piece") = 64, py::arg("decoder_row_cost") = 1e6,
-           py::arg("threads") = 1, py::arg("isa") = "auto")
+           py::arg("kv_type") = py::none(), py::arg("max_piece") = VisionOptions{}.max_piece,
+           py::arg("decoder_row_cost") = 1e6, py::arg("threads") = 1, py::arg("isa") = "auto")
       .def("begin", &LoadedTower::begin, py::arg("part"), py::arg("n_rows") = py::none())
       .def("advance", &LoadedTower::advance, py::arg("n_rows"))
       .def("encoding", &LoadedTower::encoding)

@@ -17,6 +17,8 @@ from imp_service import _core
 from imp_service.tables import KV_TYPES
 from support.models.forward_runs import Cache, load, prompt
 from support.models.tiny_models import FAMILIES, TinyModel, tiny
+from support.models.tiny_tower import TinyTower
+from support.models.tiny_towers import TOWERS, encoded, open_tower
 from support.run.needed import TESTING, needs
 
 PATH = Path(__file__).resolve().parents[2] / "data" / "arithmetic.json"
@@ -34,6 +36,8 @@ NOT_OF_BLOCKS = "gemma4"
 NOT_OF_GGUF = "f8_e4m3"
 EXPERTS: dict[str, Any] = {"expert_ffn_size": 32}
 SHARED: dict[str, Any] = {"shared_ffn_size": 64}
+TOWER_FAMILIES, TOWER_TYPES = ("smolvlm", "qwen3_vl", "gemma3", "gemma4"), ("f16", "bf16", "q8_0")
+TOWER_BLOCKS: dict[str, Any] = {"hidden_size": 64, "ffn_size": 96, "n_heads": 2}
 LINEAR: dict[str, Any] = {"delta_value_heads": 4, "delta_value_dim": 16}
 
 
@@ -74,6 +78,26 @@ class Case:
         rows = cache.run((tokens[:PREFILL], 0, blocks))
         rows += [part for at in range(PREFILL, len(tokens)) for part in cache.run((tokens[at : at + 1], at, blocks))]
         return Result(digest(path.read_bytes()), digest(np.concatenate(rows).astype("<f4").tobytes()))
+
+
+@dataclasses.dataclass(frozen=True)
+class TowerCase:
+    """A vision tower with a type of matrices."""
+
+    tower: TinyTower
+    matrix_type: str
+
+    def result(self, folder: Path, isa: str) -> Result:
+        """The bits of the cells of a part."""
+        path = self.tower.projector(self.matrix_type).write(folder / "mmproj.gguf")
+        cells = encoded(open_tower(path, self.tower, kv_type=None, isa=isa), self.tower.pixels())
+        return Result(digest(path.read_bytes()), digest(cells.astype("<f4").tobytes()))
+
+
+def tower_cases() -> dict[str, TowerCase]:
+    """Each kind of tower with each type that its matrices may have in a projector."""
+    towers = {family: dataclasses.replace(TOWERS[family], **TOWER_BLOCKS) for family in TOWER_FAMILIES}
+    return {f"tower {family} {kind}": TowerCase(towers[family], kind) for family in towers for kind in TOWER_TYPES}
 
 
 def cases() -> dict[str, Case]:
@@ -118,7 +142,7 @@ def requests() -> list[dict[str, Any]]:
 
 def results(isa: str = "auto", names: Sequence[str] = ()) -> dict[str, Result]:
     """The results of these cases, by default of all. On every instruction set they are the same."""
-    known = cases()
+    known: Mapping[str, Case | TowerCase] = {**cases(), **tower_cases()}
     with tempfile.TemporaryDirectory() as folder:
         found = {name: known[name].result(Path(folder), isa) for name in names or known}
     return {**found, DRAWS: draws(isa)}

@@ -86,6 +86,15 @@ const VisionArchitecture& architecture_of_tower(const ModelFile& file) {
   refuse(metadata, key, name, "one of " + known_families(format));
 }
 
+// Products with weights of bfloat16 round what they read to that type. So they round the inputs and the outputs of
+// attention anyway, and a cache of bfloat16 adds less than a tenth to the error of the cells.
+void choose_cache_type_of_tower(FactReader& facts) {
+  choose_cache_type(facts);
+  if (is_mostly(facts.file(), [](DType type) { return type == DType::BF16; })) {
+    facts.config.kv_types = {KvType::bf16, KvType::bf16};
+  }
+}
+
 void check_grid(const ModelFile& file, const VisionConfig& config) {
   const int a_side = config.tile_size / config.patch_size;
   if (a_side > 0 && a_side % config.reduced_side == 0) return;
@@ -114,7 +123,7 @@ ResolvedVision resolve_vision(const ModelFile& file, int most_cells) {
   vision.config.names = *architecture.names;
   vision.config.tensors = architecture.tensors;
   vision.config.max_cells = most_cells;
-  choose_cache_type(vision.facts);
+  choose_cache_type_of_tower(vision.facts);
   architecture.read(vision);
   if (vision.config.has_one_size()) check_grid(file, vision.config);
   vision.facts.config.trained_context = vision.facts.config.max_context = vision.config.max_part_patches();

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from imp_service import _core
 from imp_service.core.bench.engine_runs import NS, EngineRuns
@@ -77,7 +78,9 @@ class ImageBench:
         for rep in range(self._reps):
             self._report(f"{label}: {rep + 1} of {self._reps}")
             parts.append(self._alone(size))
-            gaps.append(self._longest_gap(lambda: self._prompt(self._pictures.make(*size))))
+            # Made before the stream runs: to write its file takes more time than to decode it.
+            arriving = self._pictures.make(*size)
+            gaps.append(self._longest_gap(partial(self._prompt, arriving)))
             text_gaps.append(self._longest_gap(lambda: (self._runs.tokens(n_tokens), [])))
         return ImageResult(
             self._threads,
@@ -117,7 +120,7 @@ class ImageBench:
     def _longest_gap(self, prepare: Callable[[], tuple[list[int], Media]]) -> float:
         """The longest time between two outputs of a stream, from the arrival of a prompt to its first token.
 
-        The prompt is prepared meanwhile: the process that decodes images shares the processors with the engine.
+        `prepare` runs meanwhile: the process that decodes images shares the processors with the engine.
         """
         with _running_stream(self._runs) as stream, ThreadPoolExecutor(1) as thread:
             stream.wait_for(OUTPUTS_BEFORE)
