@@ -8,5 +8,6 @@ NAMES = {
     "sampling": "compare.sampling.command",
     "guesses": "compare.guesses",
     "vectors": "compare.vectors.command",
+    "images": "compare.images",
     "front_end": "compare.front_end.command",
 }

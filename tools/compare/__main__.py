@@ -6,6 +6,7 @@ quality    the loss of quantization in imp and llama.cpp, against float32
 sampling   right answers and unlikely tokens of a chat model with several samplers
 guesses    decoding with guesses of which a given share is right, and without
 vectors    embeddings by imp, sentence-transformers, onnxruntime and llama.cpp
+images     the encoding of pictures by imp and llama.cpp
 front_end  the time that the service adds to a step, over gRPC and HTTP
 """
 

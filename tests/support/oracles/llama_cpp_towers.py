@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from support.models.tiny_tower import Pixels, TinyTower
 from support.oracles.llama_cpp_peer import plain_model_params
 
 _IMAGE = 1  # mtmd_input_chunk_type
-_NO_FLASH_ATTENTION = 0
+_NO_FLASH_ATTENTION, _FLASH_ATTENTION_IF_USEFUL = 0, -1
 
 
 @llama_cpp.llama_log_callback
@@ -29,15 +29,15 @@ def start() -> None:
 
 
 @contextmanager
-def _context(projector: Path, model: Path) -> Iterator[Any]:
+def _context(projector: Path, model: Path, n_threads: int, flash_attention: int) -> Iterator[Any]:
     params = plain_model_params()
     params.use_mmap = False
     loaded = llama_cpp.llama_model_load_from_file(bytes(model), params)
     assert loaded, f"llama.cpp does not load {model}"
     options = mtmd_cpp.mtmd_context_params_default()
     options.use_gpu = options.warmup = options.print_timings = False
-    options.n_threads = 1
-    options.flash_attn_type = _NO_FLASH_ATTENTION
+    options.n_threads = n_threads
+    options.flash_attn_type = flash_attention
     context = mtmd_cpp.mtmd_init_from_file(bytes(projector), loaded, options)
     assert context, f"llama.cpp does not load {projector}"
     try:
@@ -47,24 +47,41 @@ def _context(projector: Path, model: Path) -> Iterator[Any]:
         llama_cpp.llama_model_free(loaded)
 
 
+@contextmanager
+def _images(context: Any, pixels: Pixels) -> Iterator[list[Any]]:
+    """Those that llama.cpp makes of a part: for tiles an overview, and the tile itself."""
+    data = np.ascontiguousarray(pixels)
+    height, width, _ = data.shape
+    bitmap = mtmd_cpp.mtmd_bitmap_init(width, height, data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8)))
+    chunks = mtmd_cpp.mtmd_input_chunks_init()
+    marker = mtmd_cpp.mtmd_default_marker()
+    text = mtmd_cpp.mtmd_input_text(marker, len(marker), False, True)
+    bitmaps = (mtmd_cpp.mtmd_bitmap_p_ctypes * 1)(bitmap)
+    try:
+        assert mtmd_cpp.mtmd_tokenize(context, chunks, ctypes.byref(text), bitmaps, 1) == 0
+        each = (mtmd_cpp.mtmd_input_chunks_get(chunks, i) for i in range(mtmd_cpp.mtmd_input_chunks_size(chunks)))
+        yield [chunk for chunk in each if mtmd_cpp.mtmd_input_chunk_get_type(chunk) == _IMAGE]
+    finally:
+        mtmd_cpp.mtmd_input_chunks_free(chunks)
+        mtmd_cpp.mtmd_bitmap_free(bitmap)
+
+
 def cells_of(tower: TinyTower, projector: Path, model: Path, pixels: Pixels) -> list[NDArray[np.float64]]:
-    """Returns those of each image that llama.cpp makes of a part: for tiles an overview, and the tile itself."""
-    with _context(projector, model) as context:
-        data = np.ascontiguousarray(pixels)
-        height, width, _ = data.shape
-        bitmap = mtmd_cpp.mtmd_bitmap_init(width, height, data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8)))
-        chunks = mtmd_cpp.mtmd_input_chunks_init()
-        marker = mtmd_cpp.mtmd_default_marker()
-        text = mtmd_cpp.mtmd_input_text(marker, len(marker), False, True)
-        bitmaps = (mtmd_cpp.mtmd_bitmap_p_ctypes * 1)(bitmap)
-        try:
-            assert mtmd_cpp.mtmd_tokenize(context, chunks, ctypes.byref(text), bitmaps, 1) == 0
-            each = (mtmd_cpp.mtmd_input_chunks_get(chunks, i) for i in range(mtmd_cpp.mtmd_input_chunks_size(chunks)))
-            images = [chunk for chunk in each if mtmd_cpp.mtmd_input_chunk_get_type(chunk) == _IMAGE]
-            return [_encoded(context, chunk, tower) for chunk in images]
-        finally:
-            mtmd_cpp.mtmd_input_chunks_free(chunks)
-            mtmd_cpp.mtmd_bitmap_free(bitmap)
+    """Returns those of each image that llama.cpp makes of a part."""
+    with _context(projector, model, 1, _NO_FLASH_ATTENTION) as context, _images(context, pixels) as images:
+        return [_encoded(context, chunk, tower) for chunk in images]
+
+
+@contextmanager
+def encoding(tower: TinyTower, projector: Path, model: Path, n_threads: int) -> Iterator[Callable[[], Any]]:
+    """Yields a function that encodes a part, as llama.cpp does by default, and returns its cells."""
+    start()
+    llama_cpp.llama_log_set(_silent, ctypes.c_void_p(0))
+    with (
+        _context(projector, model, n_threads, _FLASH_ATTENTION_IF_USEFUL) as context,
+        _images(context, tower.pixels()) as images,
+    ):
+        yield lambda: _encoded(context, images[-1], tower)
 
 
 def _encoded(context: Any, chunk: Any, tower: TinyTower) -> NDArray[np.float64]:
