@@ -2,8 +2,8 @@
 
 The server runs on one core and its client on another. Nothing else should run. gRPC and HTTP take turns within one run.
 A row "HTTP in gRPC" is the ratio of HTTP to gRPC in each turn. Every figure is a median, with the least and the most.
-The parts tokens, requests, memory and sessions need imp with the extension for its tests, whose engine always has a
-token ready. The part gateway needs smg.
+The parts tokens, requests, memory, sessions and relay need imp with the extension for its tests, whose engine always
+has a token ready. The part gateway needs smg.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from compare.front_end.behind_smg import behind_smg
 from compare.front_end.figure import Figure
 from compare.front_end.memory import memory, resident_memory
 from compare.front_end.model_and_sessions import abandoned_sessions, model_share
+from compare.front_end.relay_costs import relay_costs, relay_first_token
 from compare.front_end.request_costs import request_costs
 from compare.front_end.start_and_idle import idle, start_time
 from compare.front_end.token_costs import token_costs
@@ -24,7 +25,7 @@ from support.run.needed import EXTENSION, TESTING, absent, missing_of
 
 TABLE = Table([("", -74), *SPREAD])
 # The parts that need the extension for tests.
-SCRIPTED = ("tokens", "requests", "memory", "sessions")
+SCRIPTED = ("tokens", "requests", "memory", "sessions", "relay")
 
 Part = Callable[[], Iterator[Figure]]
 
@@ -45,6 +46,10 @@ def parts(reps: int, scale: float) -> dict[str, list[Part]]:
         "memory": [lambda: memory(n(500), n(2000), max(1, reps - 2)), lambda: resident_memory(max(1, reps - 2))],
         "gateway": [lambda: behind_smg(16, n(480), reps)],
         "sessions": [lambda: abandoned_sessions(n(10000), 10 if scale >= 1 else 4)],
+        "relay": [
+            lambda: relay_costs("0.6b", "q8_0", 16, n(100), reps),
+            lambda: relay_first_token(n(300), reps),
+        ],
         "model": [
             lambda: model_share("0.6b", "q8_0", 1, n(100), reps=reps, target=3.0),
             lambda: model_share("0.6b", "q8_0", 64, n(16), reps=reps, target=10.0),
