@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from imp_service.cli.shell import main
 from support.models.worded_encoders import write_encoder
 from support.servers.http_served import serve_http
+from support.servers.scripted_openai import EMBEDDINGS, ScriptedOpenAi, scripted_openai
 from support.servers.served_models import from_file
 
 FEW = ["--threads", "1", "--reps", "2"]
@@ -88,13 +90,22 @@ def test_emb_13_a_model_without_pooling_is_refused(tmp_path: Path, capfd: pytest
     assert "do not say how a text becomes a vector" in capfd.readouterr().err
 
 
-def test_emb_13_a_server_is_measured_by_its_calls(encoder: str, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("door", ["grpc", "http"])
+def test_emb_13_a_server_is_measured_by_its_calls(door: str, encoder: str, capfd: pytest.CaptureFixture[str]) -> None:
     with serve_http(model=from_file(Path(encoder))) as http:
-        server = ["--server", http.served.server.addresses[0], "--reps", "2", "--requests", "3"]
-        report = measured(capfd, *server, "--streams", "1,2", "--prompt-tokens", "7")
+        address = http.served.server.addresses[0] if door == "grpc" else http.url
+        server = ["--server", address, "--reps", "2", "--requests", "3"]
+        report = measured(capfd, *server, "--streams", "1,2", "--prompt-tokens", "20")
         levels = [(each["texts"], each["level"], each["requests"], each["failures"]) for each in report["levels"]]
         assert levels == [(1, 1, 6, {}), (1, 2, 12, {}), (64, 1, 6, {}), (64, 2, 12, {})]
+        for each in report["levels"]:
+            texts, tokens = each["texts_per_s"], each["tokens_per_s"]
+            least, most = each["tokens"]["least"], each["tokens"]["most"]
+            assert least == most == 20 if door == "grpc" else 10 < least <= most < 30  # words have several tokens
+            means = [round(of_tokens / of_texts) for of_texts, of_tokens in zip(texts, tokens, strict=True)]
+            assert all(least <= mean <= most for mean in means)
         n_texts = (1 + 64) * (6 + 12 + 1 + 2)  # each stream warms up with one call
+        n_texts += 4 if door == "http" else 0  # one shows that there are vectors, three how long texts are
         assert f"imp_embedded_inputs_total {n_texts:.1f}\n" in http.client.get("/metrics").content.decode()
         for wrong, said in (
             (["--tokens", "4"], "--tokens: this server's model generates no text"),
@@ -103,3 +114,15 @@ def test_emb_13_a_server_is_measured_by_its_calls(encoder: str, capfd: pytest.Ca
         ):
             assert main(["bench", *server, *wrong]) != 0
             assert said in capfd.readouterr().err
+
+
+def test_emb_13_a_server_that_has_no_other_path_is_measured(capfd: pytest.CaptureFixture[str]) -> None:
+    script = ScriptedOpenAi(paths=(EMBEDDINGS,), added_to_prompt=2)
+    with scripted_openai(script) as url:
+        assert main(["bench", "--server", url, "--reps", "2", "--requests", "3", "--prompt-tokens", "20"]) == 0
+    rows = [re.split(r" {2,}", line) for line in capfd.readouterr().out.splitlines()]
+    assert rows[2][0] == "vectors" and [row[0] for row in rows[3:]] == ["1 text of 20 tokens", "64 texts of 20 tokens"]
+    sent = [body["input"] for path, body in script.asked if path == EMBEDDINGS]
+    assert [len(texts) for texts in sent[-14:]] == [1] * 7 + [64] * 7
+    texts = [text for inputs in sent[-14:] for text in inputs]
+    assert len(set(texts)) == len(texts)

@@ -14,7 +14,7 @@ from imp_service.cli.progress import Progress
 
 if TYPE_CHECKING:
     from imp_service.client.bench import LadderPlan, LadderReport, ServerFacts, VectorReport
-    from imp_service.client.bench.imp_server import ImpServer
+    from imp_service.client.bench.vector_server import VectorServer
 
 URL = re.compile(r"(?i)https?://")
 
@@ -80,33 +80,37 @@ def run_server(arguments: Namespace) -> int:
 
 async def _run_ladder(arguments: Namespace, plan: "LadderPlan", progress: Progress) -> "LadderReport | VectorReport":
     from imp_service.client.bench import open_imp_server, run_ladder
+    from imp_service.client.bench.imp_vectors import ImpVectors
 
     if URL.match(arguments.server):
-        from imp_service.client.bench.openai_server import open_openai_server
+        from imp_service.client.bench.openai_server import open_openai_model, openai_server
+        from imp_service.client.bench.openai_vectors import OpenAiVectors
 
         headers, tls = http_caller_of(arguments, arguments.server, "--server")
-        async with open_openai_server(arguments.server, plan, headers, tls, arguments.served_model) as openai_server:
-            return await run_ladder(openai_server, plan, progress.show)
+        async with open_openai_model(arguments.server, headers, tls, arguments.served_model) as model:
+            if model.dialect is None:
+                return await _run_vectors(arguments, OpenAiVectors(model), progress)
+            return await run_ladder(await openai_server(model, model.dialect, plan), plan, progress.show)
     if arguments.served_model is not None:
         raise CommandError("USAGE", "--served-model: has no effect with an imp.v1 server, which serves one model")
     # No retries: a refusal is a result of the measurement. So is the pause of a stream that goes on.
     target = target_of(arguments, arguments.server, attempts=1, option="--server", resumes=True)
     async with open_imp_server(target, plan) as imp_server:
         if imp_server.only_makes_vectors:
-            return await _run_vectors(arguments, imp_server, progress)
+            return await _run_vectors(arguments, ImpVectors(imp_server), progress)
         return await run_ladder(imp_server, plan, progress.show)
 
 
-async def _run_vectors(arguments: Namespace, server: "ImpServer", progress: Progress) -> "VectorReport":
+async def _run_vectors(arguments: Namespace, server: "VectorServer", progress: Progress) -> "VectorReport":
     from imp_service.client.bench import VectorPlan, run_vectors
 
     for name in ("tokens", "html"):
         if getattr(arguments, name) is not None:
             raise CommandError("NOT_SUPPORTED_BY_MODEL", f"--{name}: this server's model generates no text")
-    default = VectorPlan()
+    default, most = VectorPlan(), server.most_tokens
     plan = VectorPlan(
         levels=arguments.streams or default.levels,
-        text_tokens=arguments.prompt_tokens or min(default.text_tokens, server.model.embeddings.max_tokens),
+        text_tokens=arguments.prompt_tokens or min(default.text_tokens, most or default.text_tokens),
         requests=arguments.requests or default.requests,
         reps=arguments.reps or default.reps,
     )
@@ -126,8 +130,7 @@ def _write_vectors(report: "VectorReport") -> None:
     from imp_service.cli.output import write_table
     from imp_service.client.bench.vectors import HEADINGS
 
-    _write_head(f"{report.facts.model} ({report.facts.weights})", report.facts)
-    sys.stdout.write(f"texts of {report.plan.text_tokens} tokens\n")
+    _write_head(report.facts.title, report.facts)
     write_table(sys.stdout, HEADINGS, [level.row for level in report.levels])
 
 

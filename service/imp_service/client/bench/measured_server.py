@@ -21,6 +21,16 @@ class ServerFacts:
     device: str
     max_context: int | None = None  # tokens; None: not stated
 
+    @property
+    def title(self) -> str:
+        """The model, and its weights where the server describes them."""
+        return titled(self.model, self.weights)
+
+
+def titled(model: str, weights: str) -> str:
+    """A model's name with its weights, which may be empty."""
+    return f"{model} ({weights})" if weights else model
+
 
 class MeasuredServer(Protocol):
     """A server with open connections."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from .measure import LevelRun
-from .measured_server import ServerFacts
+from .measured_server import ServerFacts, titled
 from .plan import LadderPlan
 
 # The version of the JSON: increases when a field changes its meaning.
@@ -88,7 +88,7 @@ class LadderReport:
     @property
     def title(self) -> str:
         """The model, and its weights where the server describes them."""
-        return f"{self.model} ({self.weights})" if self.weights else self.model
+        return titled(self.model, self.weights)
 
     @property
     def lengths(self) -> str:

@@ -1,4 +1,4 @@
-"""Vectors from a server of imp.v1: calls of one text and of many, from one stream or from several."""
+"""Vectors from a server: calls of one text and of many, from one stream or from several."""
 
 import asyncio
 import time
@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from ...pb.inference_pb2 import EmbedRequest
-from ...pb.types_pb2 import TokenIds
 from ..failure import CallFailure
-from .imp_server import ImpServer, random_ids
 from .level_table import counts_text, duration_text, rate_text
 from .measured_server import ServerFacts
 from .plan import PlanRefused
-from .report import REPORT_VERSION, Percentiles, plain
+from .report import REPORT_VERSION, Percentiles, Span, plain
+from .vector_server import VectorServer
 
-HEADINGS = ("texts of a call", "streams", "texts/s", "min – max", "call: median", "90 %", "99 %", "calls", "failed")
+HEADINGS = (
+    *("vectors", "streams", "texts/s", "min – max", "tokens/s"),
+    *("a call: median", "90 %", "99 %", "calls", "failed"),
+)
 WARM_UP = -1  # instead of a repetition's number
 
 
@@ -29,9 +30,9 @@ class VectorPlan:
     requests: int = 8
     reps: int = 3
 
-    def check(self, most_tokens: int) -> None:
+    def check(self, most_tokens: int | None) -> None:
         """Raises PlanRefused if the server's model takes no text of this length."""
-        if self.text_tokens > most_tokens:
+        if most_tokens is not None and self.text_tokens > most_tokens:
             raise PlanRefused(f"texts of {self.text_tokens} tokens, expected at most {most_tokens}")
 
 
@@ -41,7 +42,9 @@ class VectorLevel:
 
     texts: int
     level: int
+    tokens: Span  # of a text, as the server counts them
     texts_per_s: tuple[float, ...]  # in each repetition
+    tokens_per_s: tuple[float, ...]
     call: Percentiles
     requests: int
     failures: dict[str, int]
@@ -50,10 +53,11 @@ class VectorLevel:
     def row(self) -> tuple[str, ...]:
         """The cells below HEADINGS."""
         return (
-            str(self.texts),
+            f"{self.texts} text{'s' if self.texts != 1 else ''} of {self.tokens} tokens",
             str(self.level),
             rate_text(Percentiles.of(self.texts_per_s).p50),
             f"{rate_text(min(self.texts_per_s))} – {rate_text(max(self.texts_per_s))}",
+            rate_text(Percentiles.of(self.tokens_per_s).p50),
             *(duration_text(seconds) for seconds in (self.call.p50, self.call.p90, self.call.p99)),
             str(self.requests),
             counts_text(self.failures) or "0",
@@ -73,62 +77,63 @@ class VectorReport:
         return {"version": REPORT_VERSION, **plain(asdict(self))}
 
 
-async def run_vectors(server: ImpServer, plan: VectorPlan, report: Callable[[str], None]) -> VectorReport:
+async def run_vectors(server: VectorServer, plan: VectorPlan, report: Callable[[str], None]) -> VectorReport:
     """Runs the plan. `report` is called with progress messages."""
-    plan.check(server.model.embeddings.max_tokens)
+    plan.check(server.most_tokens)
+    await server.fit_texts(plan.text_tokens)
     levels = []
     for texts in plan.texts:
         for level in plan.levels:
             report(f"{texts} texts a call, {level} streams")
             await _run(server, plan, texts, level, WARM_UP)
-            levels.append(_level(texts, level, [await _run(server, plan, texts, level, i) for i in range(plan.reps)]))
+            levels.append(
+                _level(plan, texts, level, [await _run(server, plan, texts, level, i) for i in range(plan.reps)])
+            )
     return VectorReport(server.facts, plan, tuple(levels))
 
 
 @dataclass(frozen=True, slots=True)
 class _Repetition:
     seconds: float
-    times: Sequence[float]  # of calls that succeeded
+    # Of calls that succeeded: seconds, and the tokens of their texts.
+    calls: Sequence[tuple[float, int]]
     failures: Sequence[str]
 
 
-async def _run(server: ImpServer, plan: VectorPlan, texts: int, level: int, rep: int) -> _Repetition:
-    times: list[float] = []
+async def _run(server: VectorServer, plan: VectorPlan, texts: int, level: int, rep: int) -> _Repetition:
+    calls: list[tuple[float, int]] = []
     failures: list[str] = []
     begins: list[float] = []
 
     async def stream(number: int) -> None:
         n_calls = 1 if rep == WARM_UP else plan.requests
         # Made before the clock starts.
-        asks = [_request(server, plan, texts, (rep, level, number, i)) for i in range(n_calls)]
+        asks = [server.prepare(number, (rep, texts, level, number, i), texts) for i in range(n_calls)]
         await everyone_is_ready.wait()
-        connection = server.connection_of(number)
         begins.append(time.perf_counter())
-        for each in asks:
+        for ask in asks:
             began = time.perf_counter()
             try:
-                await connection.unary(connection.inference.Embed, each)
+                n_tokens = await ask()
             except CallFailure as error:
                 failures.append(error.reason)
             else:
-                times.append(time.perf_counter() - began)
+                calls.append((time.perf_counter() - began, n_tokens))
 
     everyone_is_ready = asyncio.Barrier(level)
     await asyncio.gather(*(stream(number) for number in range(level)))
-    return _Repetition(time.perf_counter() - min(begins), times, failures)
+    return _Repetition(time.perf_counter() - min(begins), calls, failures)
 
 
-def _request(server: ImpServer, plan: VectorPlan, texts: int, identity: tuple[int, ...]) -> EmbedRequest:
-    ids = [random_ids(server.model, (*identity, i), plan.text_tokens) for i in range(texts)]
-    return EmbedRequest(token_ids=[TokenIds(ids=each) for each in ids])
-
-
-def _level(texts: int, level: int, runs: Sequence[_Repetition]) -> VectorLevel:
+def _level(plan: VectorPlan, texts: int, level: int, runs: Sequence[_Repetition]) -> VectorLevel:
+    calls = [call for run in runs for call in run.calls]
     return VectorLevel(
         texts=texts,
         level=level,
-        texts_per_s=tuple(texts * len(run.times) / run.seconds for run in runs),
-        call=Percentiles.of([seconds for run in runs for seconds in run.times]),
-        requests=sum(len(run.times) + len(run.failures) for run in runs),
+        tokens=Span.of([round(n_tokens / texts) for _, n_tokens in calls], plan.text_tokens),
+        texts_per_s=tuple(texts * len(run.calls) / run.seconds for run in runs),
+        tokens_per_s=tuple(sum(n_tokens for _, n_tokens in run.calls) / run.seconds for run in runs),
+        call=Percentiles.of([seconds for seconds, _ in calls]),
+        requests=sum(len(run.calls) + len(run.failures) for run in runs),
         failures=dict(Counter(reason for run in runs for reason in run.failures).most_common()),
     )
