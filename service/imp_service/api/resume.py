@@ -10,7 +10,7 @@ from itertools import islice
 
 from .errors import Violation
 from .facts import findings, option
-from .rules import U64, Bounds, Finding, Limits, Number, Rule, TokenIds, count_violations, shown
+from .rules import U64, Bounds, Finding, Limits, Number, Rule, TokenId, TokenIds, count_violations, shown
 
 # Of the digests in an origin, in hexadecimal.
 SERVER_DIGITS, REQUEST_DIGITS = 16, 32
@@ -51,6 +51,24 @@ class Origin:
     seed: int = option(rule=Number(Bounds(0, U64, whole=True)))
     # When the stream began, in seconds since 1970: chat templates may write the date.
     created: int = option(rule=Number(Bounds(0, LAST_CREATED, whole=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionResume:
+    """The state of a session that a server lost, besides its tokens and its sampler."""
+
+    origin: Origin
+    # How many tokens are held where the text of the outputs begins. None: it begins after what is evaluated now.
+    text_from: int | None = None
+    # The pending token. It is drawn again.
+    token_id: int | None = option(None, TokenId())
+    # The pending token is taken as it is.
+    taken: bool = False
+
+    def contradictions(self, path: str) -> Iterator[Violation]:
+        """Only a pending token can be taken."""
+        if self.taken and self.token_id is None:
+            yield Violation(f"{path}.taken", "set, expected none without token_id")
 
 
 @dataclass(frozen=True, slots=True)

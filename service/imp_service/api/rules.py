@@ -262,6 +262,14 @@ class TokenIds(Rule):
 
 
 @dataclass(frozen=True, slots=True)
+class TokenId(Rule):
+    """A token id of the vocabulary."""
+
+    def check(self, value: int, path: str, limits: Limits) -> Iterable[Finding]:
+        return _token(path, value, limits.n_tokens)
+
+
+@dataclass(frozen=True, slots=True)
 class Biases(Rule):
     """Token id -> bias."""
 

@@ -15,6 +15,7 @@ from ..pb.model_pb2_grpc import ModelServiceStub
 from ..pb.tokenizer_pb2_grpc import TokenizerServiceStub
 from .connection import LAST_CALLS_SECONDS, Metadata
 from .failure import CallFailure, closed, failure_of
+from .patience import Patience, patience_of
 from .target import Target, open_async_channel
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class AsyncConnection:
         self._deadline = deadline
         self._has_own_connection = own_connection
         self._channel: grpc.aio.Channel | None = None
-        self._session_channel: grpc.aio.Channel | None = None
+        self._session_channels: list[grpc.aio.Channel] = []
         # A server has answered a generation.
         self.has_answered = False
         self._is_closed = False
@@ -68,8 +69,13 @@ class AsyncConnection:
             return self.inference
         if self._is_closed:
             raise closed()
-        self._session_channel = open_async_channel(self.target)
-        return InferenceServiceStub(self._session_channel)
+        self._session_channels.append(open_async_channel(self.target, own_connection=True))
+        return InferenceServiceStub(self._session_channels[-1])
+
+    def leave_server(self) -> None:
+        """Makes the next calls of sessions on another server, if there are several. Those that run go on."""
+        if self.target.has_several:
+            self.__dict__.pop("sessions", None)
 
     @cached_property
     def models(self) -> ModelServiceAsyncStub:
@@ -85,11 +91,10 @@ class AsyncConnection:
         self._is_closed = True
         for pause in self._pauses:
             pause.set()
-        channels = (self._channel, self._session_channel)
-        self._channel = self._session_channel = None
+        channels = [*filter(None, (self._channel,)), *self._session_channels]
+        self._channel, self._session_channels = None, []
         for channel in channels:
-            if channel is not None:
-                await channel.close()
+            await channel.close()
 
     @property
     def has_started(self) -> bool:
@@ -155,6 +160,14 @@ class AsyncConnection:
             self._pauses.discard(ended)
         if self._is_closed:
             raise closed()
+
+    async def rest(self, seconds: float) -> None:
+        """Waits. Raises the failure of a closed connection."""
+        await self.pause(seconds, asyncio.Event())
+
+    def patience(self, timeout: float | None) -> Patience:
+        """That of a call with so much time."""
+        return patience_of(self.target, self.seconds(timeout))
 
     def seconds(self, timeout: float | None) -> float | None:
         """The time of a call: its own, else the connection's."""

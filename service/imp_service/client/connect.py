@@ -43,9 +43,9 @@ def connect(target: str | None = None, **options: Unpack[ConnectOptions]) -> Cli
     - `token`: a bearer token; `metadata`: what else goes with each call;
     - `timeout`: seconds for each call;
     - `attempts`: how often a call is made, at most and by default 5 times, if the server refuses it for a while;
-    - `resume=False`: a generation fails if the server goes away. Otherwise it goes on where it was, with the same
-      tokens, when the server is back. Of a name or a list of several servers (dns:///name:50051, ipv4:a:1,b:2),
-      another one goes on.
+    - `resume=False`: a generation or a session fails if the server goes away. Otherwise it goes on where it was, with
+      the same tokens, when the server is back. Of a name or a list of several servers (dns:///name:50051,
+      ipv4:a:1,b:2), another one goes on.
     """
     from .connection import Connection
     from .model.client import Client

@@ -15,6 +15,7 @@ from ..pb.model_pb2_grpc import ModelServiceStub
 from ..pb.tokenizer_pb2_grpc import TokenizerServiceStub
 from .failure import closed, failure_of
 from .interrupts import Interruptible, no_call
+from .patience import Patience, patience_of
 from .target import Target, open_channel
 
 Request = TypeVar("Request")
@@ -36,6 +37,7 @@ class Connection:
         # A server has answered a generation.
         self.has_answered = False
         self._is_closed = False
+        self._session_channels: list[grpc.Channel] = []
         self._pauses: set[threading.Event] = set()
 
     def __enter__(self) -> Self:
@@ -53,7 +55,8 @@ class Connection:
         for pause in tuple(self._pauses):
             pause.set()
         self.channel.close()
-        self._session_channel.close()
+        for channel in self._session_channels:
+            channel.close()
 
     @property
     def address(self) -> str:
@@ -67,11 +70,15 @@ class Connection:
     @cached_property
     def sessions(self) -> InferenceServiceStub:
         """For calls of sessions, which live on one server."""
-        return InferenceServiceStub(self._session_channel)
+        if not self.target.has_several:
+            return self.inference
+        self._session_channels.append(open_channel(self.target, own_connection=True))
+        return InferenceServiceStub(self._session_channels[-1])
 
-    @cached_property
-    def _session_channel(self) -> grpc.Channel:
-        return open_channel(self.target) if self.target.has_several else self.channel
+    def leave_server(self) -> None:
+        """Makes the next calls of sessions on another server, if there are several. Those that run go on."""
+        if self.target.has_several:
+            self.__dict__.pop("sessions", None)
 
     @cached_property
     def models(self) -> ModelServiceStub:
@@ -153,6 +160,14 @@ class Connection:
             self._pauses.discard(ended)
         if self._is_closed:
             raise closed()
+
+    def rest(self, seconds: float) -> None:
+        """Waits. Raises the failure of a closed connection."""
+        self.pause(seconds, threading.Event())
+
+    def patience(self, timeout: float | None) -> Patience:
+        """That of a call with so much time."""
+        return patience_of(self.target, self.seconds(timeout))
 
     def seconds(self, timeout: float | None) -> float | None:
         """The time of a call: its own, else the connection's."""

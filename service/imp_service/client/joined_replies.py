@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ..pb.inference_pb2 import GenerateResponse
 from .failure import CallFailure, cancelled
 from .interrupts import Interruptible, no_call
-from .joined_stream import joined_stream
+from .joined_stream import JoinedStream, joined_stream
+from .patience import DRAINING
+from .repeated_stream import RepeatedStream, repeated_stream
 from .stream_order import StreamBroken
 
 if TYPE_CHECKING:
@@ -30,9 +32,19 @@ class JoinedReplies(Iterator[GenerateResponse]):
         *,
         metadata: Metadata = (),
         timeout: float | None = None,
+        reopen: Callable[[CallFailure, float | None], str] | None = None,
     ) -> None:
+        """`reopen`: opens the session of a generation again, after a failure and in so much time, and returns its name.
+
+        Without it, a generation of a session does not go on.
+        """
         self._connection = connection
-        self._stream = joined_stream(request, connection, timeout)
+        self._reopen = reopen
+        self._stream: JoinedStream | RepeatedStream = (
+            joined_stream(request, connection, timeout)
+            if reopen is None
+            else repeated_stream(request, connection.target, connection.seconds(timeout))
+        )
         self._metadata = (*metadata, *self._stream.metadata)
         # Set when it was cancelled.
         self._ended = threading.Event()
@@ -81,8 +93,13 @@ class JoinedReplies(Iterator[GenerateResponse]):
         wait = self._stream.failed(failure)
         if wait is None:
             return False
+        if failure.reason == DRAINING and self._stream.is_of_session:
+            self._connection.leave_server()
         self._connection.pause(wait, self._ended)
         self._require_open()
+        if isinstance(self._stream, RepeatedStream) and self._stream.needs_session and self._reopen is not None:
+            self._stream.renamed(self._reopen(failure, self._stream.time_left))
+            self._require_open()
         self._replies = self._call()
         if self._ended.is_set():  # cancel() saw the call before
             self._replies.cancel()

@@ -7,37 +7,15 @@ import math
 import time
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from ..pb.inference_pb2 import GenerateRequest, GenerateResponse, Origin, ResumedSequence
 from .failure import CallFailure
+from .patience import Patience, is_break, is_refusal, is_soon
 from .stream_order import StreamOrder, require
 from .target import RESUMES, Target
 
-# So many calls in a row may break without a new token: a request that ends its servers does not end all of them.
-MOST_FRUITLESS = 3
-# Seconds for which a stream that broke waits for a server that takes it.
-PATIENCE_SECONDS = 30.0
-# Seconds: the first wait of a stream that broke, that of a request which is refused, and the longest.
-RESUME_SECONDS, REFUSED_SECONDS, MOST_SECONDS = 0.1, 0.2, 3.0
-# A request is not repeated if its server will be full for longer.
-MOST_TOLD_SECONDS = 10.0
-# With one of these codes and a time, a server says that it takes the call later, or that another one does.
-_REFUSING_CODES = ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
-
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Trouble:
-    """Failures since something new came."""
-
-    first: CallFailure
-    since: float
-    n_failed: int = 0
-    # Of these, calls that a server took and that broke before they brought something.
-    n_fruitless: int = 0
 
 
 class _Connection(Protocol):
@@ -71,21 +49,20 @@ class JoinedStream:
         self._repeats = target.resumes
         self._resumes = target.resumes and not self.is_of_session
         self.metadata = RESUMES if self._resumes and target.has_several else ()
-        self._attempts = target.attempts
-        self._until = until
-        self._clock = clock
+        self._patience = Patience(target.attempts, until, clock)
         self._order = StreamOrder.of(request)
         given = request.resume.sequences or [ResumedSequence()] * self._order.n_sequences
         self._told = [array("I", each.token_ids) for each in given]
         self._has_started = False
         # What a call that resumes this stream returns; None: the stream cannot be resumed.
         self._origin: Origin | None = None
+        # The id that the server chose, or the caller: the calls that go on keep it.
+        self._request_id = ""
         self._was_stalled = False
         # How often it was resumed.
         self.n_resumed = 0
-        # Whether this call brought something new, and the failures since something did.
+        # Whether this call brought something new.
         self._is_fruitful = False
-        self._trouble: Trouble | None = None
 
     @property
     def request(self) -> GenerateRequest:
@@ -95,6 +72,7 @@ class JoinedStream:
         request = GenerateRequest()
         request.CopyFrom(self._request)
         request.ClearField("resume")
+        request.request_id = self._request_id
         request.resume.origin.CopyFrom(self._origin)
         for index, token_ids in enumerate(self._told):
             request.resume.sequences.add(token_ids=token_ids, finished=not self._order.is_open(index))
@@ -103,7 +81,7 @@ class JoinedStream:
     @property
     def time_left(self) -> float | None:
         """Seconds for the next call."""
-        return None if self._until == math.inf else max(0.0, self._until - self._clock())
+        return self._patience.time_left
 
     def take(self, message: GenerateResponse) -> GenerateResponse | None:
         """The message; None for the start of a call that goes on. Raises StreamBroken."""
@@ -114,7 +92,8 @@ class JoinedStream:
         if kind == "chunk":
             self._told[message.chunk.index].extend(message.chunk.token_ids)
         if kind is not None:
-            self._is_fruitful, self._trouble = True, None
+            self._is_fruitful = True
+            self._patience.renew()
         return message
 
     def end(self) -> None:
@@ -128,16 +107,8 @@ class JoinedStream:
             raise failure
         if self._order.is_whole:
             return None
-        now = self._clock()
-        trouble = self._trouble = self._trouble or Trouble(failure, now)
-        trouble.n_fruitless += has_broken and not self._is_fruitful
-        is_patient = self._is_patient(trouble, failure)
-        wait = max(failure.retry_after or 0.0, own_wait(trouble.n_failed, is_patient=is_patient))
-        next_call = now + wait
-        trouble.n_failed += 1
-        is_last = next_call > trouble.since + PATIENCE_SECONDS if is_patient else trouble.n_failed >= self._attempts
-        if is_last or trouble.n_fruitless >= MOST_FRUITLESS or next_call >= self._until:
-            raise trouble.first
+        self._patience.note(failure, is_fruitless=has_broken and not self._is_fruitful)
+        wait = self._patience.wait(failure, is_patient=self._is_patient(failure))
         self._was_stalled = self._was_stalled or failure.reason == "STALLED"
         self._is_fruitful = False
         self._order.begin_again()
@@ -148,38 +119,28 @@ class JoinedStream:
         if not self._has_started:
             self._has_started = True
             self._origin = started.origin if self._resumes and started.HasField("origin") else None
+            self._request_id = started.request_id
             return message
         require(started.origin == self._origin, "another stream came than the one to go on with")
         self.n_resumed += 1
-        why = "" if self._trouble is None else str(self._trouble.first)
+        why = "" if self._patience.first is None else str(self._patience.first)
         _log.debug("a stream goes on behind %d tokens; it broke: %s", started.resumed_tokens, why)
         return None
 
     def _judge(self, failure: CallFailure) -> tuple[bool, bool]:
         """Whether the call broke, so that another may go on; and whether a server refused it, or none was there."""
-        is_cut = failure.code == failure.reason == "UNAVAILABLE" and not failure.is_unreachable
         stalls = failure.reason == "STALLED" and not self._was_stalled
-        has_broken = is_cut or stalls or failure.reason == "DEVICE_FAULT"
-        told = failure.retry_after
-        is_refused = failure.is_unreachable or (told is not None and failure.code in _REFUSING_CODES)
+        has_broken, is_refused = is_break(failure) or stalls, is_refusal(failure)
         if self._has_started:
             return (has_broken, is_refused) if self._origin is not None else (False, False)
         # The server has not noticed yet that an earlier call is gone.
-        is_in_use = self._trouble is not None and failure.reason == "REQUEST_ID_IN_USE"
-        is_soon = told is None or told <= MOST_TOLD_SECONDS
-        return self._resumes and has_broken, self._repeats and is_soon and (is_refused or is_in_use)
+        is_in_use = self._patience.first is not None and failure.reason == "REQUEST_ID_IN_USE"
+        return self._resumes and has_broken, self._repeats and is_soon(failure) and (is_refused or is_in_use)
 
-    def _is_patient(self, trouble: Trouble, failure: CallFailure) -> bool:
+    def _is_patient(self, failure: CallFailure) -> bool:
         """Whether it waits for a server; else servers refuse it as any other call."""
-        has_run = self._has_started or trouble.n_fruitless > 0
+        has_run = self._has_started or self._patience.n_fruitless > 0
         return has_run or (self._is_known and (failure.is_unreachable or failure.reason == "LOADING"))
-
-
-def own_wait(n_failed: int, *, is_patient: bool) -> float:
-    """Seconds to wait where the server names none."""
-    if not is_patient:
-        return min(REFUSED_SECONDS * 2.0**n_failed, MOST_SECONDS)
-    return min(RESUME_SECONDS * 2.0 ** (n_failed - 1), MOST_SECONDS) if n_failed else 0.0
 
 
 def joined_stream(request: GenerateRequest, connection: _Connection, timeout: float | None) -> JoinedStream:

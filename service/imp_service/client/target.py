@@ -20,6 +20,8 @@ MOST_RECEIVED_BYTES = 1024**3
 # Says that the caller can go on elsewhere: a server that drains need not wait for its streams.
 RESUMES: tuple[tuple[str, str], ...] = (("imp-resumes", "1"),)
 SERVICE = "imp.v1.InferenceService"
+# Their calls are made again by those who make them.
+RESUMED_METHODS = ("Generate", "Prefill", "DecodeStep", "ForkSession", "TruncateSession")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def service_config(
 
     gRPC retries before the first reply only, and obeys the server's pushback. UNAVAILABLE (loading, draining, not
     reachable) and RESOURCE_EXHAUSTED (queue, cache or share is full) are the codes after which the same call may
-    succeed. A stream that resumes counts its calls itself, so gRPC does not repeat them.
+    succeed. A stream or a session that resumes counts its calls itself, so gRPC does not repeat them.
     """
     policy = {
         "maxAttempts": attempts,
@@ -118,7 +120,7 @@ def service_config(
     }
     methods: list[dict[str, object]] = [{"name": [{}], "retryPolicy": policy}] if attempts > 1 else []
     if resumes:
-        methods.append({"name": [{"service": SERVICE, "method": "Generate"}]})
+        methods.append({"name": [{"service": SERVICE, "method": method} for method in RESUMED_METHODS]})
     config: dict[str, object] = {"methodConfig": methods}
     if has_several and is_spread:
         # A server that loads or drains is left out.
@@ -128,9 +130,12 @@ def service_config(
     return config
 
 
-def open_channel(target: Target, *, is_spread: bool = False) -> grpc.Channel:
-    """With `is_spread`, its calls go to all servers of the address in turn; else to one."""
-    options = target.channel_options(is_spread=is_spread)
+def open_channel(target: Target, *, is_spread: bool = False, own_connection: bool = False) -> grpc.Channel:
+    """With `is_spread`, its calls go to all servers of the address in turn; else to one.
+
+    With `own_connection` it does not share connections with other channels: it may choose another server than they.
+    """
+    options = (*target.channel_options(is_spread=is_spread), ("grpc.use_local_subchannel_pool", int(own_connection)))
     if target.tls is None:
         return grpc.insecure_channel(target.address, options=options)
     return grpc.secure_channel(target.address, target.tls.credentials(), options=options)

@@ -16,6 +16,7 @@ from imp_service.api.options import (
 from imp_service.api.replies import StepOutput
 from imp_service.core import ENGINE_STOPPED, UNASKED, CoreMediaSpan, TokenEvent
 from imp_service.generation.held_scores import HeldScores, candidates_of
+from imp_service.generation.make_fold import make_fold
 from imp_service.generation.prompt_images import ReadPrompt
 from imp_service.generation.run import GenerationPlan, returns_of
 from imp_service.generation.runtime import ModelRuntime, cache_scope
@@ -57,12 +58,12 @@ class EngineSession:
     ) -> EngineSession:
         """An empty session. `payer` shares the engine with others; by default the tenant."""
         runtime.embedder.require_generation()
-        in_force = runtime.sampling_in_force(sampling or SamplingOptions())
+        in_force = runtime.options.sampling(sampling or SamplingOptions())
         sequence = runtime.client.next_sequence()
         runtime.client.engine.open(
             sequence,
             kind="session",
-            sampling=runtime.core_sampling(in_force),
+            sampling=runtime.options.core_sampling(in_force),
             priority=priority,
             tenant=payer or tenant,
             cache_scope=cache_scope(tenant, cache.salt),
@@ -88,11 +89,11 @@ class EngineSession:
         if keeps_sampler is None:
             keeps_sampler = request.sampling == SamplingOptions()
         request = runtime.with_tools(request)
-        sampling = self.sampling if keeps_sampler else runtime.sampling_in_force(request.sampling)
-        resolved = None if keeps_sampler else runtime.core_sampling(sampling)
-        limits, returns = runtime.limits_of(request), returns_of(request.output)
-        max_draft_tokens, drafters = runtime.guessing_of(request.speculation)
-        budget = runtime.budget_of(request, ())
+        sampling = self.sampling if keeps_sampler else runtime.options.sampling(request.sampling)
+        resolved = None if keeps_sampler else runtime.options.core_sampling(sampling)
+        limits, returns = runtime.options.limits(request.stop), returns_of(request.output)
+        max_draft_tokens, drafters = runtime.options.guessing(request.speculation)
+        budget = runtime.options.reasoning_budget(request, ())
 
         def submit(ticket: int) -> None:
             runtime.client.engine.run(
@@ -108,10 +109,13 @@ class EngineSession:
                 drafters=drafters,
                 tenant=self._payer,
             )
-            self.sampling = sampling
 
-        fold = runtime.fold(request, sampling, ReadPrompt([]))
-        return GenerationPlan(fold, [self.sequence], submit, 0, request.stop.time_limit, session_holds=self.generated)
+        def holds(position: int) -> None:
+            self.sampling = sampling
+            self.generated(position)
+
+        fold = make_fold(runtime.text, request, sampling, ReadPrompt([]))
+        return GenerationPlan(fold, [self.sequence], submit, 0, request.stop.time_limit, session_holds=holds)
 
     def submit_step(
         self,
@@ -124,12 +128,16 @@ class EngineSession:
         rebase: bool = False,
         on_done: Callable[[], None] | None = None,
         media: Sequence[CoreMediaSpan] = (),
+        forced: Sequence[int] = (),
     ) -> StepFold:
-        """Begins a step with tokens that are checked. Once the fold is done, fold_step() gives the output."""
+        """Begins a step with tokens that are checked. Once the fold is done, fold_step() gives the output.
+
+        `forced`: the output, instead of the one that the sampler draws.
+        """
         runtime = self.runtime
         if sampling is not None:
-            sampling = runtime.sampling_in_force(sampling)
-        fold = StepFold(on_done)
+            sampling = runtime.options.sampling(sampling)
+        fold = StepFold(on_done, sampling)
         fold.ticket = runtime.client.expect(fold.feed)
         try:
             runtime.client.engine.run(
@@ -137,7 +145,7 @@ class EngineSession:
                 self.sequence,
                 list(tokens),
                 position=position,
-                sampling=None if sampling is None else runtime.core_sampling(sampling),
+                sampling=None if sampling is None else runtime.options.core_sampling(sampling),
                 base=base,
                 rebase=rebase,
                 limits=step_limits(step, runtime.eos_tokens),
@@ -145,23 +153,27 @@ class EngineSession:
                 allowed=step.allowed_token_mask,
                 tenant=self._payer,
                 media=media,
+                forced=list(forced),
             )
         except BaseException:
             runtime.client.forget(fold.ticket)
             raise
-        if sampling is not None:
-            self.sampling = sampling
         return fold
 
-    def fold_step(self, fold: StepFold, tokens: Sequence[int], *, is_prefill: bool = False) -> StepOutput:
+    def fold_step(
+        self, fold: StepFold, tokens: Sequence[int], *, is_prefill: bool = False, text_from: int | None = None
+    ) -> StepOutput:
         """The output of a step that is done. Raises its failure, which changes nothing.
 
-        Once the engine has run the step, the session holds what the engine holds, even if the text fails.
+        Once the engine has run the step, the session holds what the engine holds, even if the text fails. `text_from`:
+        the number of held tokens where the text of a prefill begins, if that is not its end.
         """
         started, drawn, finished = fold.result()
         self.position = finished.position
+        if fold.sampling is not None:
+            self.sampling = fold.sampling
         try:
-            text = self._text_of_step(tokens, drawn, is_prefill=is_prefill)
+            text = self._text_of_step(tokens, drawn, is_prefill=is_prefill, text_from=text_from)
         except Exception:
             self._text.restart()
             raise
@@ -181,7 +193,7 @@ class EngineSession:
 
     def forked(self, copy: int, position: int) -> EngineSession:
         """The session of a fork that the engine has made."""
-        text = self._text.copy(position)
+        text = self._text.copy(position, shares_all=position == self.position)
         return EngineSession(self.runtime, copy, text, self.sampling, payer=self._payer, position=position)
 
     def truncated(self, position: int) -> None:
@@ -207,10 +219,17 @@ class EngineSession:
                 with suppress(*(ENGINE_STOPPED if ticket == UNASKED else ())):
                     client.engine.close(ticket, self.sequence)
 
-    def _text_of_step(self, tokens: Sequence[int], drawn: TokenEvent | None, *, is_prefill: bool) -> str:
+    def _text_of_step(
+        self, tokens: Sequence[int], drawn: TokenEvent | None, *, is_prefill: bool, text_from: int | None
+    ) -> str:
         """The text that a step's token completes, after the tokens that it evaluated."""
         if is_prefill:
             self._text.restart()
+            if text_from is not None and text_from > self.position:
+                return ""
+            if text_from is not None:
+                first = self.position - len(tokens)
+                self._text.replace_pending(text_from, tokens[text_from - first :])
         elif tokens:
             self._text.replace_pending(self.position - len(tokens), tokens)
         return "" if drawn is None else self._text.sampled(self.position, drawn.token)

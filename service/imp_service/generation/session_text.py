@@ -29,9 +29,13 @@ class SessionText:
         """The number of positions whose state is kept."""
         return len(self._marks)
 
-    def copy(self, position: int) -> SessionText:
-        """The text of a fork that shares `position` tokens."""
+    def copy(self, position: int, *, shares_all: bool = False) -> SessionText:
+        """The text of a fork that shares `position` tokens, or all of them and the pending one."""
         twin = SessionText(self._tokenizer)
+        if shares_all:
+            twin._positions, twin._marks, twin._settled = self._positions, dict(self._marks), self._settled
+            twin._stream.rewind(self._stream.mark())
+            return twin
         mark = self._mark_at(position)
         if mark is not None:
             twin._positions = self._positions

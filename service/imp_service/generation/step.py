@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from imp_service.api.options import StepOptions
+from imp_service.api.options import SamplingOptions, StepOptions
 from imp_service.api.replies import Timings
 from imp_service.core import (
     Event,
@@ -54,8 +54,10 @@ def row_bytes(logits: NDArray[np.float32]) -> bytes:
 class StepFold:
     """The events of one step. If there is an `on_done`, the thread that dispatches the last event calls it."""
 
-    def __init__(self, on_done: Callable[[], None] | None = None) -> None:
+    def __init__(self, on_done: Callable[[], None] | None = None, sampling: SamplingOptions | None = None) -> None:
+        """`sampling`: the sampler that is in force once the step is done; None: that of the session."""
         self._on_done = on_done
+        self.sampling = sampling
         self.ticket = 0
         self.started: StartedEvent | None = None
         self.token: TokenEvent | None = None

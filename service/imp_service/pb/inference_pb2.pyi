@@ -221,7 +221,7 @@ class StepOptions(_message.Message):
     def __init__(self, sample: bool = ..., top_logprobs: _Optional[int] = ..., logits: bool = ..., scores: bool = ..., allowed_token_mask: _Optional[bytes] = ...) -> None: ...
 
 class PrefillRequest(_message.Message):
-    __slots__ = ("session_id", "model", "token_ids", "text", "chat", "parts", "infill", "position", "sampling", "step", "ttl", "cache", "base")
+    __slots__ = ("session_id", "model", "token_ids", "text", "chat", "parts", "infill", "position", "sampling", "step", "ttl", "cache", "base", "resume", "resumable")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -235,6 +235,8 @@ class PrefillRequest(_message.Message):
     TTL_FIELD_NUMBER: _ClassVar[int]
     CACHE_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    RESUMABLE_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     model: str
     token_ids: _types_pb2.TokenIds
@@ -248,23 +250,41 @@ class PrefillRequest(_message.Message):
     ttl: _duration_pb2.Duration
     cache: _types_pb2.CacheOptions
     base: int
-    def __init__(self, session_id: _Optional[str] = ..., model: _Optional[str] = ..., token_ids: _Optional[_Union[_types_pb2.TokenIds, _Mapping]] = ..., text: _Optional[str] = ..., chat: _Optional[_Union[_types_pb2.ChatPrompt, _Mapping]] = ..., parts: _Optional[_Union[_types_pb2.PromptParts, _Mapping]] = ..., infill: _Optional[_Union[_types_pb2.InfillPrompt, _Mapping]] = ..., position: _Optional[int] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., step: _Optional[_Union[StepOptions, _Mapping]] = ..., ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cache: _Optional[_Union[_types_pb2.CacheOptions, _Mapping]] = ..., base: _Optional[int] = ...) -> None: ...
+    resume: SessionResume
+    resumable: bool
+    def __init__(self, session_id: _Optional[str] = ..., model: _Optional[str] = ..., token_ids: _Optional[_Union[_types_pb2.TokenIds, _Mapping]] = ..., text: _Optional[str] = ..., chat: _Optional[_Union[_types_pb2.ChatPrompt, _Mapping]] = ..., parts: _Optional[_Union[_types_pb2.PromptParts, _Mapping]] = ..., infill: _Optional[_Union[_types_pb2.InfillPrompt, _Mapping]] = ..., position: _Optional[int] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., step: _Optional[_Union[StepOptions, _Mapping]] = ..., ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cache: _Optional[_Union[_types_pb2.CacheOptions, _Mapping]] = ..., base: _Optional[int] = ..., resume: _Optional[_Union[SessionResume, _Mapping]] = ..., resumable: bool = ...) -> None: ...
+
+class SessionResume(_message.Message):
+    __slots__ = ("origin", "text_from", "token_id", "taken")
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FROM_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    origin: Origin
+    text_from: int
+    token_id: int
+    taken: bool
+    def __init__(self, origin: _Optional[_Union[Origin, _Mapping]] = ..., text_from: _Optional[int] = ..., token_id: _Optional[int] = ..., taken: bool = ...) -> None: ...
 
 class PrefillResponse(_message.Message):
-    __slots__ = ("session_id", "cached_tokens", "output", "timings", "base", "media")
+    __slots__ = ("session_id", "cached_tokens", "output", "timings", "base", "media", "origin", "prompt_token_ids")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
     MEDIA_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     cached_tokens: int
     output: StepOutput
     timings: _types_pb2.Timings
     base: int
     media: _containers.RepeatedCompositeFieldContainer[_types_pb2.MediaSpan]
-    def __init__(self, session_id: _Optional[str] = ..., cached_tokens: _Optional[int] = ..., output: _Optional[_Union[StepOutput, _Mapping]] = ..., timings: _Optional[_Union[_types_pb2.Timings, _Mapping]] = ..., base: _Optional[int] = ..., media: _Optional[_Iterable[_Union[_types_pb2.MediaSpan, _Mapping]]] = ...) -> None: ...
+    origin: Origin
+    prompt_token_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, session_id: _Optional[str] = ..., cached_tokens: _Optional[int] = ..., output: _Optional[_Union[StepOutput, _Mapping]] = ..., timings: _Optional[_Union[_types_pb2.Timings, _Mapping]] = ..., base: _Optional[int] = ..., media: _Optional[_Iterable[_Union[_types_pb2.MediaSpan, _Mapping]]] = ..., origin: _Optional[_Union[Origin, _Mapping]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StepOutput(_message.Message):
     __slots__ = ("position", "token_id", "logprob", "text", "eos", "candidates", "logits", "scores")

@@ -111,6 +111,15 @@ class CallRecord:
             self._first_token(seconds, n_tokens)
             self._count_outputs(n_tokens)
 
+    def session_resumed(self, n_prompt: int, n_cached: int) -> None:
+        """A session went on here: what it held was evaluated again, and its pending token is no new one."""
+        self._is_started = True
+        self.facts.n_prompt += n_prompt
+        self.facts.n_cached += n_cached
+        self.recomputed(n_prompt - n_cached)
+        self.metrics.prompt_cached.inc(n_cached)
+        self.metrics.resumed.inc()
+
     def embedded(self, n_inputs: int, n_tokens: int, timings: Timings) -> None:
         """Every input of the call has its vector or its score. ended() follows."""
         self.facts.n_inputs, self.facts.timings = n_inputs, timings

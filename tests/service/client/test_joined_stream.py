@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from imp_service.client.failure import CallFailure
-from imp_service.client.joined_stream import MOST_FRUITLESS, PATIENCE_SECONDS, JoinedStream
+from imp_service.client.joined_stream import JoinedStream
+from imp_service.client.patience import MOST_FRUITLESS, PATIENCE_SECONDS
 from imp_service.client.stream_order import StreamBroken, StreamOrder
 from imp_service.client.target import Target
 from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse, Origin
@@ -92,7 +93,9 @@ def test_rsm_4_the_next_call_asks_for_what_is_missing() -> None:
             zip(told, ended, strict=True)
         )
         assert asked.resume.origin == RESUMABLE
+        assert (REQUEST.request_id, asked.request_id) == ("", messages[0].started.request_id)
         asked.ClearField("resume")
+        asked.ClearField("request_id")
         assert asked == REQUEST
 
 
@@ -104,7 +107,7 @@ def test_rsm_4_a_stream_that_lost_only_its_status_is_whole() -> None:
 
 def test_rsm_4_a_request_that_broke_before_it_started_is_made_anew() -> None:
     it = Joined()
-    assert it.waits(CUT, failure("DEVICE_FAULT")) == [0.0, 0.1]
+    assert it.waits(CUT, failure("DEVICE_FAULT")) == [0.0, 0.5]
     assert it.stream.request == REQUEST
     # The server has not noticed that the first call is gone.
     assert it.waits(failure("REQUEST_ID_IN_USE")) == [0.2]
@@ -145,7 +148,7 @@ def test_k02_a_new_token_makes_earlier_failures_good() -> None:
     messages = resumable_story("a", "b", "c", "d", n_sequences=1)
     it = Joined(*messages[:2], request=GenerateRequest(text="hello"))
     for i, message in enumerate(messages[2:5]):
-        assert it.waits(CUT, CUT, CUT) == [0.0, 0.1, 0.2]
+        assert it.waits(CUT, CUT, CUT) == [0.0, 0.5, 1.0]
         started = GenerateResponse(started={"origin": RESUMABLE, "resumed_tokens": i + 1})
         assert it.stream.take(started) is None
         assert it.stream.take(message) == message

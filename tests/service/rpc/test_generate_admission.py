@@ -303,7 +303,7 @@ def test_a_short_prompt_whose_breakers_take_long_is_planned_beside_the_event_loo
         threads.append(threading.current_thread().name)
         return []
 
-    monkeypatch.setattr(served.state.model, "_tokens_with", found)
+    monkeypatch.setattr(served.state.model.options, "_tokens_with", found)
     request = ask([300], 2)
     request.sampling.dry.breakers.append("x")
     assert streamed(served, request).usage.output_tokens == 2

@@ -213,7 +213,7 @@ def test_rsm_13_a_lost_end_comes_back(served: Served, other: Served, end: str) -
 def test_rsm_13_a_told_end_is_not_told_again(served: Served, other: Served) -> None:
     """Also one that the other server does not know: an end by abort. Usage counts the whole outputs."""
     request = ask("Once upon a time", 12, num_sequences=3)
-    request.sampling.temperature, request.stop.strings[:] = 1.0, ["a", "e"]
+    request.sampling.temperature, request.sampling.seed, request.stop.strings[:] = 1.0, 7, ["a", "e"]
     messages = streamed(served, request)
     ends = [n for n, each in enumerate(messages) if each.WhichOneof("event") == "finished"]
     assert ends[0] + 1 < ends[-1]
@@ -380,45 +380,6 @@ def test_rsm_12_x05_another_option_is_another_request(served: Served, change: st
     _, going_on = cut_at_four(served)
     going_on.MergeFrom(pb.GenerateRequest(**CHANGES[change]))
     assert refusal(served, going_on).metadata == {"differs": "request"}
-
-
-def test_rsm_3_mutants_of_resume_are_refused_or_go_on(served: Served) -> None:
-    """No mutant of what came gets other tokens than the stream has, or an unexpected error."""
-    rng = random.Random(7)
-    request, good = cut_at_four(served, num_sequences=2)
-    expected = told_of(request, streamed(served, request))
-    outcomes = set()
-    for _ in range(repetitions(20_000, 150)):
-        data = bytearray(good.resume.SerializeToString())
-        for _ in range(rng.randint(1, 3)):
-            at = rng.randrange(len(data))
-            match rng.randrange(3):
-                case 0:
-                    data[at] = rng.randrange(256)
-                case 1:
-                    del data[at]
-                case 2:
-                    data.insert(at, rng.randrange(256))
-        try:
-            mutant = pb.Resume.FromString(bytes(data))
-        except Exception:
-            continue
-        asked = pb.GenerateRequest()
-        asked.CopyFrom(good)
-        asked.resume.CopyFrom(mutant)
-        try:
-            followed = streamed(served, asked)
-        except Exception as error:
-            found = FailedCall(error)
-            assert found.reason in ("FIELD_INVALID", "RESUME_MISMATCH"), mutant
-            outcomes.add(found.reason)
-            continue
-        outcomes.add("OK")
-        for told, more, whole in zip(mutant.sequences, told_of(request, followed), expected, strict=True):
-            tokens = [*told.token_ids, *more.token_ids]
-            assert tokens == list(whole.token_ids)[: len(tokens)]
-            assert told.finished or len(tokens) == len(whole.token_ids)
-    assert outcomes >= {"FIELD_INVALID", "RESUME_MISMATCH"}
 
 
 def test_rsm_6_p26_a_resumed_request_takes_over_its_id() -> None:

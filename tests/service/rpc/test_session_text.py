@@ -82,9 +82,10 @@ def test_ses_30_a_fork_holds_what_its_parent_held(calls: SessionCalls) -> None:
     spoken = Spoken(calls)
     spoken.open(EMOJI[0])
     assert [spoken.say(byte) for byte in EMOJI[1:3]] == ["", ""]
-    copy = Spoken(calls)
-    copy.name = calls.fork(spoken.name).session_id
+    copy, twin = Spoken(calls), Spoken(calls)
+    copy.name, twin.name = (calls.fork(spoken.name).session_id for _ in range(2))
     assert copy.say(ord("?")) == "\ufffd?"
+    assert twin.say(EMOJI[3]) == "😀"  # its pending token is the third byte
     assert spoken.say(EMOJI[3]) == "😀"
 
 

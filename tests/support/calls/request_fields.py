@@ -106,6 +106,7 @@ PREFILL = {
     "ttl": ((seconds(0, 1), seconds(3600)), (seconds(0), seconds(-1), seconds(3600, 1), seconds(1, 10**9))),
     **under("cache", CACHE),
     "base": ((0, U32), ()),
+    "resumable": ((True,), ()),
 }
 SESSION_STEP = {
     "session_id": NAME,
@@ -137,6 +138,7 @@ APART = {
     # Of a stream that broke.
     *(f"resume.origin.{name}" for name in ("server", "request", "seed", "created")),
     *(f"resume.sequences.{name}" for name in ("token_ids", "finished")),
+    *(f"resume.{name}" for name in ("text_from", "token_id", "taken")),
 }
 
 

@@ -181,7 +181,9 @@ class AsyncClient:
         """
         asked, cache = with_seed(sampling_of(sampling, options) or SamplingOptions()), take(cache, options)
         metadata = caller_metadata(tenant, priority)
-        return AsyncSession(self._sessions, SessionState(asked, cache, self._model, ttl, metadata))
+        resumes = self._connection.target.resumes
+        state = SessionState(asked, cache, self._model, ttl, metadata, resumes=resumes)
+        return AsyncSession(self._sessions, state)
 
     async def decode_step(
         self, steps: Sequence[SessionStep], *, timeout: float | None = None

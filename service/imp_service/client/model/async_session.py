@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -22,13 +21,21 @@ from ..async_joined_replies import AsyncJoinedReplies
 from ..failure import CallFailure
 from ..messages.errors import translating_call_failures
 from ..messages.write_requests import Metadata
+from ..patience import DRAINING, Patience
 from . import session_calls
 from .reception import Reception
 from .remote_async_generation import AsyncGeneration
-from .session_calls import Calls
+from .session_calls import Calls, Trouble
 from .session_state import SessionState, StepRequest
 
 T = TypeVar("T")
+_METHODS = {
+    pb.PrefillRequest: "Prefill",
+    pb.DecodeStepRequest: "DecodeStep",
+    pb.ForkSessionRequest: "ForkSession",
+    pb.TruncateSessionRequest: "TruncateSession",
+    pb.ReleaseSessionRequest: "ReleaseSession",
+}
 
 
 class AsyncSessionServer:
@@ -39,31 +46,40 @@ class AsyncSessionServer:
         # Sessions that were dropped without close(). A destructor may run inside gRPC, where a call would never return.
         self.dropped: deque[SessionState] = deque()
 
-    @cached_property
-    def _methods(self) -> dict[type, Any]:
-        stub = self._connection.sessions
-        return {
-            pb.PrefillRequest: stub.Prefill,
-            pb.DecodeStepRequest: stub.DecodeStep,
-            pb.ForkSessionRequest: stub.ForkSession,
-            pb.TruncateSessionRequest: stub.TruncateSession,
-        }
-
     async def run(self, calls: Calls[T], metadata: Metadata, timeout: float | None) -> T:
-        """Makes the calls one after the other, and returns their result."""
+        """Makes the calls one after the other, which have this time together, and returns their result."""
         self.release_dropped()
         with translating_call_failures():
-            try:
-                resume: Callable[[], Any] = partial(next, calls)
-                while True:
-                    resume = await self._answer(calls, resume(), metadata, timeout)
-            except StopIteration as end:
-                result: T = end.value
-                return result
+            return await self.result(calls, metadata, timeout)
 
-    def stream(self, message: pb.GenerateRequest, metadata: Metadata, timeout: float | None) -> AsyncJoinedReplies:
-        """Begins a generation."""
-        return AsyncJoinedReplies(self._connection, message, metadata=metadata, timeout=timeout)
+    async def result(self, calls: Calls[T], metadata: Metadata, timeout: float | None) -> T:
+        """The same. Raises CallFailure."""
+        patience = self._connection.patience(timeout)
+        try:
+            resume: Callable[[], Any] = partial(next, calls)
+            while True:
+                resume = await self._answer(calls, resume(), metadata, patience)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def stream(self, state: SessionState, message: pb.GenerateRequest, timeout: float | None) -> AsyncJoinedReplies:
+        """Begins a generation. If it breaks and another server may have the session, it is made again there."""
+
+        async def reopen(failure: CallFailure, time_left: float | None) -> str:
+            lost = pb.ReleaseSessionRequest(session_id=state.name)
+            name = await self.result(session_calls.reopened(state, failure), state.metadata, time_left)
+            # It is still there if only the connection was cut.
+            self._connection.start(self._connection.sessions.ReleaseSession, lost, metadata=state.metadata)
+            return name
+
+        return AsyncJoinedReplies(
+            self._connection,
+            message,
+            metadata=state.metadata,
+            timeout=timeout,
+            reopen=None if state.memory is None else reopen,
+        )
 
     async def release(self, state: SessionState) -> None:
         """Frees a session. If the call does not reach the server, the server frees the session after its ttl."""
@@ -83,29 +99,39 @@ class AsyncSessionServer:
                     method = self._connection.sessions.ReleaseSession
                     self._connection.start(method, request, metadata=state.metadata)
 
-    async def _answer(
-        self, calls: Calls[T], request: Any, metadata: Metadata, timeout: float | None
-    ) -> Callable[[], Any]:
-        """Makes the call that `calls` yielded, or sleeps. Returns a function that resumes `calls` with the outcome."""
-        if isinstance(request, float):
-            await asyncio.sleep(request)
-            return partial(calls.send, None)
+    async def _answer(self, calls: Calls[T], request: Any, metadata: Metadata, patience: Patience) -> Callable[[], Any]:
+        """Makes the call that `calls` yielded, or waits. Returns a function that resumes `calls` with the outcome."""
         try:
-            reply = await self._reply(request, metadata, timeout)
+            if not isinstance(request, float | Trouble):
+                return partial(calls.send, await self._reply(request, metadata, patience))
+            await self._connection.rest(request if isinstance(request, float) else self._seconds(request, patience))
         except CallFailure as failure:
             return partial(calls.throw, failure)
-        return partial(calls.send, reply)
+        return partial(calls.send, None)
 
-    async def _reply(self, request: Any, metadata: Metadata, timeout: float | None) -> Any:
+    def _seconds(self, trouble: Trouble, patience: Patience) -> float:
+        """Seconds until a call that failed is to be made again. Raises the failure that ends it."""
+        seconds = trouble.wait(patience, has_answered=self._connection.has_answered)
+        if trouble.failure.reason == DRAINING:
+            self._connection.leave_server()
+        return seconds
+
+    async def _reply(self, request: Any, metadata: Metadata, patience: Patience) -> Any:
         """The reply. A server that is full while it frees dropped sessions is asked again after that."""
-        method, is_freeing = self._methods[type(request)], self._connection.has_started
+        is_freeing = self._connection.has_started
         try:
-            return await self._connection.unary(method, request, metadata=metadata, timeout=timeout)
+            return await self._call(request, metadata, patience)
         except CallFailure as failure:
             if not is_freeing or failure.reason not in session_calls.FULL:
                 raise
         await self._connection.wait_for_started()
-        return await self._connection.unary(method, request, metadata=metadata, timeout=timeout)
+        return await self._call(request, metadata, patience)
+
+    async def _call(self, request: Any, metadata: Metadata, patience: Patience) -> Any:
+        method = getattr(self._connection.sessions, _METHODS[type(request)])
+        reply = await self._connection.unary(method, request, metadata=metadata, timeout=patience.time_left)
+        self._connection.has_answered = True
+        return reply
 
 
 class AsyncSession:
@@ -196,7 +222,8 @@ class AsyncSession:
         async def begin() -> AsyncJoinedReplies:
             await self._run(session_calls.begin_generation(state), timeout)
             state.generating(message, reception)
-            return self._server.stream(message, state.metadata, timeout)
+            message.session_id = state.name
+            return self._server.stream(state, message, timeout)
 
         return AsyncGeneration(begin, reception)
 

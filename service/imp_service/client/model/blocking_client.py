@@ -178,7 +178,9 @@ class BlockingClient:
         """
         asked, cache = with_seed(sampling_of(sampling, options) or SamplingOptions()), take(cache, options)
         metadata = caller_metadata(tenant, priority)
-        return Session(self._sessions, SessionState(asked, cache, self._model, ttl, metadata))
+        resumes = self._connection.target.resumes
+        state = SessionState(asked, cache, self._model, ttl, metadata, resumes=resumes)
+        return Session(self._sessions, state)
 
     def decode_step(self, steps: Sequence[SessionStep], *, timeout: float | None = None) -> list[StepOutput | Error]:
         """Steps several sessions at once: one output or one error for each. An error leaves the other sessions whole.

@@ -55,6 +55,11 @@ class Reception:
         return sum(len(each.token_ids) for each in self.replies if isinstance(each, Chunk))
 
     @property
+    def token_ids(self) -> list[int]:
+        """The tokens that came, of one sequence."""
+        return [token for each in self.replies if isinstance(each, Chunk) for token in each.token_ids]
+
+    @property
     def n_prompt_tokens(self) -> int:
         """The number of prompt tokens; for a session 1 if it had a pending token, else 0."""
         return 0 if self.started is None else self.started.prompt_tokens

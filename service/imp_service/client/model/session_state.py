@@ -7,14 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ...api.errors import InvalidArgument, StateError, error_of, invalid
-from ...api.options import CacheOptions, GenerationRequest, Prompt, SamplingOptions, StepOptions, with_seed
-from ...api.replies import StepOutput
+from ...api.options import (
+    DEFAULT_STEP,
+    CacheOptions,
+    GenerationRequest,
+    Prompt,
+    SamplingOptions,
+    StepOptions,
+    with_seed,
+)
 from ...pb import inference_pb2 as pb
 from ...pb import types_pb2
 from ..failure import CallFailure
 from ..messages.fields import MessageWriter
 from ..messages.write_requests import Metadata, write_generation, write_prompt
 from .reception import Reception
+from .session_memory import SessionMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,12 @@ class SessionState:
     is_pending_lost: bool = False
     # The last generation, until settled() reports the position that it reached.
     running: Reception | None = None
+    # The sampler that it set.
+    running_sampling: types_pb2.SamplingOptions | None = None
+    # If the server loses the session, another one goes on with it,
+    resumes: bool = False
+    # as long as this is known.
+    memory: SessionMemory | None = None
 
     def __post_init__(self) -> None:
         self.seed = self.sampling.seed or 0
@@ -76,8 +90,9 @@ class SessionState:
     def generating(self, message: pb.GenerateRequest, reception: Reception) -> None:
         """Records that the call of a generation begins."""
         self.running = reception
-        if message.sampling.HasField("seed"):
-            self.seed = message.sampling.seed
+        self.running_sampling = message.sampling if message.HasField("sampling") else None
+        if self.running_sampling is not None:
+            self.seed = self.running_sampling.seed
 
     def settling(self) -> pb.TruncateSessionRequest | None:
         """The call that cuts the session to the read tokens of a generation that was left; None: none is needed."""
@@ -95,19 +110,22 @@ class SessionState:
             self._settled(self.running, is_lost=True)
 
     def _settled(self, running: Reception, *, is_lost: bool) -> None:
-        position = self.position
+        position, memory = self.position, self.memory
+        if memory is not None and running.started is not None:
+            memory.generated(self.running_sampling, running.n_prompt_tokens, running.token_ids, position)
+        if memory is not None and is_lost:
+            memory.lost_pending()
         if running.n_tokens:
             all_tokens = self.held + running.n_prompt_tokens + running.n_tokens
             self.pending = running.last_token if position == all_tokens - 1 else None
         self.held, self.running = position, None
         self.is_pending_lost = is_lost and self.pending is not None
 
-    def evaluating_pending(self) -> pb.DecodeStepRequest | None:
+    def evaluating_pending(self) -> pb.SessionStep | None:
         """The step that a generation needs first if the server has dropped the pending token."""
         if not self.is_pending_lost:
             return None
-        silent = StepOptions(sample=False)
-        return pb.DecodeStepRequest(steps=[self.step((), StepRequest(silent))])
+        return self.step((), StepRequest(StepOptions(sample=False)))
 
     # Steps.
 
@@ -118,7 +136,9 @@ class SessionState:
         writer.put(message, "step", asked.step, "step")
         if base is not None:
             writer.put(message, "base", base, "base")
-        if not self.is_open:
+        message.resumable = self.resumes
+        # An empty session may be opened again.
+        if not self.is_open or (self.memory is not None and not self.held):
             self._put_opening(writer, message, asked)
         else:
             self._put_position(writer, message, asked.position)
@@ -132,7 +152,10 @@ class SessionState:
         """A step of a session that the server does not have: a prefill, as that alone opens one."""
         if not len(tokens):
             self.require_tokens()
-        return self.prefill(tokens, asked, base=None)
+        message = self.prefill(tokens, asked, base=None)
+        if self.memory is not None:  # a step of it neither begins its draws anew nor its text
+            message.base = message.resume.text_from = 0
+        return message
 
     def step(self, tokens: Sequence[int], asked: StepRequest) -> pb.SessionStep:
         """Evaluates tokens, or the pending one."""
@@ -147,20 +170,60 @@ class SessionState:
         writer.finish()
         return message
 
-    def stepped(self, output: StepOutput, sampling: types_pb2.SamplingOptions) -> StepOutput:
-        """The server has made a step, whose request had this sampler."""
+    def prefilled(self, request: pb.PrefillRequest, reply: pb.PrefillResponse) -> None:
+        """The server has made a prefill."""
+        if self.resumes and not self.held and self.memory is None:
+            self.memory = SessionMemory.begun(request, reply)
+        if self.memory is not None and not self.memory.prefilled(request, reply):
+            self.memory = None
+        self._extended(reply.output, request.sampling)
+
+    def stepped(self, step: pb.SessionStep, output: pb.StepOutput) -> None:
+        """The server has made a step."""
+        if self.memory is not None and not self.memory.stepped(step, output):
+            self.memory = None
+        self._extended(output, step.sampling)
+
+    def _extended(self, output: pb.StepOutput, sampling: types_pb2.SamplingOptions) -> None:
         self.is_open = True
-        self.held, self.pending, self.is_pending_lost = output.position, output.token_id, False
+        self.held, self.is_pending_lost = output.position, False
+        self.pending = output.token_id if output.HasField("token_id") else None
         if sampling.HasField("seed"):
             self.seed = sampling.seed
-        return output
+
+    # Opening it again.
+
+    def reopening(self) -> pb.PrefillRequest | None:
+        """The call that opens it again, under another name; None if it is empty, so that its next step does.
+
+        The old name may be that of a session that this client cannot reach now.
+        """
+        assert self.memory is not None  # narrows
+        self.rename()
+        if not self.held:
+            self.is_open = False
+            return None
+        message, writer = pb.PrefillRequest(session_id=self.name, model=self.model), MessageWriter()
+        message.resumable = True
+        self._put_opening(writer, message, StepRequest(DEFAULT_STEP))
+        self.memory.put_state(message)
+        writer.finish()
+        return message
+
+    def is_met(self, reply: pb.PrefillResponse) -> bool:
+        """Whether the server has opened it again as it was."""
+        return self.memory is not None and self.memory.is_met(reply)
+
+    def rename(self) -> None:
+        """Gives it a name that no server knows."""
+        self.name = uuid.uuid4().hex
 
     def failed(self, failure: CallFailure) -> None:
         """A call has failed. One that names another position than the session's has what it holds."""
         if failure.reason == "POSITION_MISMATCH" and failure.metadata.get("held", "").isdecimal():
             held = int(failure.metadata["held"])
             if held != self.held:
-                self.is_open = True
+                self.is_open, self.memory = True, None
                 self.held, self.pending, self.is_pending_lost = held, None, False
 
     # Forks and truncations.
@@ -175,6 +238,8 @@ class SessionState:
             self.metadata,
             may_be_open=self.may_be_open,
             is_open=self.is_open,
+            resumes=self.resumes,
+            memory=None if self.memory is None else self.memory.copy(),
         )
         twin.seed, twin.held = self.seed, self.position if position is None else position
         if position is None:
@@ -183,6 +248,8 @@ class SessionState:
         if position is not None:
             writer.put(message, "position", position, "position")
         writer.finish()
+        if twin.memory is not None and position is not None:
+            twin.memory.truncated(position)
         return twin, message
 
     def truncation(self, position: int) -> pb.TruncateSessionRequest:
@@ -194,6 +261,8 @@ class SessionState:
 
     def truncated(self, position: int) -> None:
         """Records that the call has cut the session to `position` tokens."""
+        if self.memory is not None:
+            self.memory.truncated(position)
         if position != self.held:
             self.held, self.pending, self.is_pending_lost = position, None, False
 
@@ -219,8 +288,13 @@ class SessionState:
             words = f"position {asked.position} was expected, the session holds 0"
             raise error_of(StateError, "POSITION_MISMATCH", words, {"expected": str(asked.position), "held": "0"})
         message.position = 0
-        sampling = self.sampling if asked.sampling is None else with_seed(asked.sampling)
-        writer.put(message, "sampling", sampling, "sampling")
+        if asked.sampling is None and self.memory is not None:
+            message.sampling.CopyFrom(self.memory.sampling)
+        else:
+            sampling = self.sampling if asked.sampling is None else with_seed(asked.sampling)
+            writer.put(message, "sampling", sampling, "sampling")
+        if self.memory is not None:
+            self.memory.put_origin(message)
         writer.put(message, "cache", self.cache, "cache")
         if self.ttl is not None:
             writer.put(message, "ttl", self.ttl, "ttl")
@@ -230,9 +304,9 @@ class SessionState:
     ) -> None:
         """Writes the caller's position, else the client's own, so that a call that gRPC repeats is not evaluated twice.
 
-        It does not write 0: the server would then open the session again if it had lost it.
+        A prefill does not get 0: the server would then open the session again if it had lost it.
         """
         if position is not None:
             writer.put(message, "position", position, "position")
-        elif self.held:
+        elif self.held or isinstance(message, pb.SessionStep):
             message.position = self.held

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import cast
 
 from imp_service.api.chat_prompt import InfillPrompt, PromptParts
@@ -16,15 +16,17 @@ from imp_service.api.options import CacheOptions, Prompt, SamplingOptions
 from imp_service.api.replies import Scores, StepOutput
 from imp_service.generation import ModelRuntime
 from imp_service.generation.prompt_images import ReadPrompt
+from imp_service.generation.session_resume import require_session_origin, require_text_from, session_origin
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.durations import seconds_of
 from imp_service.rpc.imp_v1.requests.check_request import checked_steps
 from imp_service.rpc.imp_v1.requests.read_options import read_options
 from imp_service.rpc.imp_v1.requests.read_requests import AskedStep, read_prompt, request_digest
-from imp_service.rpc.imp_v1.requests.reply_size import refuse_large, step_part
+from imp_service.rpc.imp_v1.requests.reply_size import ids_part, refuse_large, step_part
 from imp_service.rpc.imp_v1.write_replies import add_scores, write_media, write_step_output, write_timings
 from imp_service.serving.calls import Call
 from imp_service.serving.images_hold import ImagesHold
+from imp_service.serving.mismatches import mismatches_counted
 from imp_service.serving.prompt_cost import reading_bytes
 from imp_service.serving.served_model import ServedModel
 from imp_service.serving.server_state import ServerState
@@ -66,6 +68,12 @@ class Prefill:
         self, request: pb.PrefillRequest, step: AskedStep, call: Call, on_open: OnOpen = lambda _: None
     ) -> pb.PrefillResponse:
         """The same for a checked request, of which `step` is read. Calls `on_open` with a session that it opens."""
+        with mismatches_counted(self._state.telemetry.metrics):
+            return await self._run(request, step, call, on_open)
+
+    async def _run(
+        self, request: pb.PrefillRequest, step: AskedStep, call: Call, on_open: OnOpen
+    ) -> pb.PrefillResponse:
         sessions, model, began = self._state.sessions, self._state.model, self._state.clock()
         await find_breakers(self._state.workers, model, step.sampling)
         held = await self._take_or_open(request, call, step.sampling, on_open)
@@ -91,7 +99,10 @@ class Prefill:
             raise
         n_sampled = int(outcome.reply.output.HasField("token_id"))
         n_cached = outcome.reply.cached_tokens
-        call.record.prefilled(len(extension.tokens), n_cached, n_sampled, self._state.clock() - began)
+        if step.resume is None:
+            call.record.prefilled(len(extension.tokens), n_cached, n_sampled, self._state.clock() - began)
+        else:
+            call.record.session_resumed(len(extension.tokens), n_cached)
         return whole
 
     async def _whole(self, prefilled: PrefillResult) -> pb.PrefillResponse:
@@ -135,14 +146,18 @@ class Prefill:
         if request.WhichOneof("input") == "chat" and held.position > 0:
             raise invalid("chat", "set, expected text or token_ids: the session holds tokens already")
         model = self._state.model
+        if step.resume is not None:
+            require_session_origin(model, step.resume)
         prompt = read_prompt(request, "input")
         read = await self._read(model, prompt, request, held)
         tokens = read.ids
         check_context(held, len(tokens), model.max_context)
         base = request.base if request.HasField("base") else None
         check_base(held, len(tokens), base)
+        require_text_from(step.resume, held.position, held.position + len(tokens))
         served = ServedModel.of(model, self._state.settings)
-        refuse_large([step_part(step.options, len(tokens), served)], served)
+        told_ids = tokens if request.resumable and request.WhichOneof("input") != "token_ids" else []
+        refuse_large([step_part(step.options, len(tokens), served), ids_part(len(told_ids), served)], served)
         with ImagesHold(self._state, prompt) as images:
             await images.decode(read.images)
         media = write_media(read.images.spans, held.position)
@@ -155,7 +170,10 @@ class Prefill:
                 timings=write_timings(output.timings),
                 base=output.position if base is None else base,
                 media=media,
+                prompt_token_ids=told_ids,
             )
+            if request.resumable and (origin := session_origin(model, held.session.sampling)) is not None:
+                reply.origin.CopyFrom(pb.Origin(**asdict(origin)))
             return PrefillResult(reply, output.held_scores)
 
         return Extension(
@@ -170,6 +188,7 @@ class Prefill:
             ttl=seconds_of(request.ttl) if request.HasField("ttl") else None,
             digest=digest,
             media=read.images.media,
+            resume=step.resume,
         )
 
     async def _read(

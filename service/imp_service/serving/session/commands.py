@@ -14,8 +14,10 @@ from typing import Generic, TypeVar
 from imp_service.api.errors import invalid
 from imp_service.api.options import SamplingOptions, StepOptions
 from imp_service.api.replies import StepOutput
+from imp_service.api.resume import SessionResume
 from imp_service.core import CoreMediaSpan, Event
 from imp_service.generation import ModelRuntime
+from imp_service.generation.session_resume import require_pending
 from imp_service.generation.step import StepFold
 from imp_service.serving.engine_events import begin_command, failure_in
 from imp_service.serving.refusal import Refusal
@@ -42,6 +44,8 @@ class Extension(Generic[R]):
     digest: bytes | None = None
     # The images among the tokens, decoded.
     media: Sequence[CoreMediaSpan] = ()
+    # Of a session that goes on here.
+    resume: SessionResume | None = None
 
 
 def check_position(held: HeldSession, position: int | None) -> None:
@@ -84,7 +88,7 @@ def check_base(held: HeldSession, n_tokens: int, base: int | None) -> None:
 async def find_breakers(workers: TextWorkers, model: ModelRuntime, sampling: SamplingOptions | None) -> None:
     """Finds the tokens that contain a sampler's DRY breakers, on a worker. The model caches the result."""
     if sampling is not None and sampling.has_breakers:
-        await workers.run(lambda: model.core_sampling(model.sampling_in_force(sampling)), SMALL_BYTES)
+        await workers.run(lambda: model.options.core_sampling(model.options.sampling(sampling)), SMALL_BYTES)
 
 
 def begin_step(sessions: Sessions, held: HeldSession, extension: Extension[R]) -> asyncio.Future[R | Exception]:
@@ -112,8 +116,14 @@ def begin_step(sessions: Sessions, held: HeldSession, extension: Extension[R]) -
         rebase=extension.is_prefill and extension.base is None,
         on_done=on_done,
         media=extension.media,
+        forced=_taken(extension.resume),
     )
     return ended
+
+
+def _taken(resume: SessionResume | None) -> Sequence[int]:
+    """The output that a step is to have, whatever it draws."""
+    return () if resume is None or resume.token_id is None or not resume.taken else (resume.token_id,)
 
 
 def _outcome(sessions: Sessions, held: HeldSession, extension: Extension[R], fold: StepFold) -> R | Exception:
@@ -129,7 +139,13 @@ def _settled(sessions: Sessions, held: HeldSession, extension: Extension[R], fol
     """The reply of a step that has ended. Raises its failure; then nothing has changed."""
     if not held.is_open:
         raise sessions.why_missing(*held.key)
-    output = held.session.fold_step(fold, extension.tokens, is_prefill=extension.is_prefill)
+    text_from = None if extension.resume is None else extension.resume.text_from
+    output = held.session.fold_step(fold, extension.tokens, is_prefill=extension.is_prefill, text_from=text_from)
+    try:
+        require_pending(extension.resume, output)
+    except Exception:
+        sessions.close(held)  # it is another session than its caller's
+        raise
     held.is_new = False
     held.stored = None
     if extension.ttl is not None:

@@ -11,6 +11,7 @@ import pytest
 import imp_service
 from imp_service.client.failure import CallFailure
 from imp_service.client.model.session import SessionServer
+from imp_service.client.patience import Patience
 from imp_service.pb import inference_pb2 as pb
 from support.servers.secured import TOKEN
 from support.servers.served import Served, serve
@@ -73,9 +74,9 @@ def test_cnt_1_a_call_that_is_made_again_when_there_is_room_is_the_same_call() -
             made.append(("freed", (), None))
 
     server = SessionServer(Full())  # type: ignore[arg-type]
-    call = (pb.PrefillRequest(session_id="a"), (("imp-tenant", TENANT),), 3.0)
-    assert server._reply(*call) == "opened"
-    assert made == [call, ("freed", (), None), call]
+    request, metadata = pb.PrefillRequest(session_id="a"), (("imp-tenant", TENANT),)
+    assert server._reply(request, metadata, Patience(1, 3.0, lambda: 0.0)) == "opened"
+    assert made == [(request, metadata, 3.0), ("freed", (), None), (request, metadata, 3.0)]
 
 
 def test_cnt_1_a_session_of_a_task_is_freed_and_makes_room_for_one_of_its_tenant(small: Served) -> None:

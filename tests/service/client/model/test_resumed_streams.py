@@ -19,7 +19,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 import imp_service
 from imp_service.api.errors import DeviceError, Error, InternalError, ResourceExhausted, StateError
 from imp_service.api.replies import GenerationResult
-from imp_service.client import joined_stream
+from imp_service.client import joined_stream, patience
 from imp_service.client.async_connection import AsyncConnection
 from imp_service.client.bench.imp_server import measure_request
 from imp_service.client.target import MOST_RECEIVED_BYTES, Target
@@ -347,7 +347,7 @@ def test_k02_a_server_that_dies_at_once_ends_the_stream_after_three_calls_more(
 def test_k02_a_server_that_refuses_for_ever_ends_the_stream_after_the_time_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(joined_stream, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 1.0)
 
     def script(request: GenerateRequest, context: grpc.ServicerContext) -> Iterator[GenerateResponse]:
         if not request.HasField("resume"):

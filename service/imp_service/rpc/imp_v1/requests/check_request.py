@@ -8,8 +8,10 @@ from itertools import chain
 from typing import Any
 
 from imp_service.api.decisions import DecisionRequest
+from imp_service.api.errors import Violation
 from imp_service.api.facts import findings as option_findings
-from imp_service.api.options import GenerationRequest
+from imp_service.api.options import GenerationRequest, StepOptions
+from imp_service.api.resume import SessionResume
 from imp_service.api.vectors import EmbedRequest, RerankRequest
 from imp_service.pb import inference_pb2
 from imp_service.rpc.imp_v1.requests.field_rules import findings
@@ -68,6 +70,16 @@ def _step_findings(steps: Mapping[str, AskedStep], served: ServedModel) -> Itera
         yield from option_findings(step.options, served, under(path, "step"))
         if step.sampling is not None:
             yield from option_findings(step.sampling, served, under(path, "sampling"))
+        if step.resume is not None:
+            yield from _resume_findings(step.resume, step.options, served, path)
+
+
+def _resume_findings(resume: SessionResume, options: StepOptions, served: ServedModel, path: str) -> Iterator[Finding]:
+    """What is wrong with a session that is to go on."""
+    where = under(path, "resume")
+    yield from option_findings(resume, served, where)
+    if resume.token_id is not None and not options.sample:
+        yield Violation(f"{where}.token_id", "set, expected none where step.sample is false")
 
 
 def read_and_check(

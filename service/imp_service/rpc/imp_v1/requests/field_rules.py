@@ -20,7 +20,7 @@ from imp_service.api.options import (
     StepOptions,
     StopOptions,
 )
-from imp_service.api.resume import Origin, Resume
+from imp_service.api.resume import Origin, Resume, SessionResume
 from imp_service.api.rules import ANYTHING, Bounds, Name, Names, Number, Seconds, TokenIds, count_violations
 from imp_service.api.vectors import EmbedOptions, RerankOptions
 from imp_service.rpc.imp_v1.requests import message_rules
@@ -151,9 +151,12 @@ RULES: Mapping[str, MessageRules] = {
             "ttl": DurationIn(Seconds(0, "sessions.max_ttl", above=True)),
             "cache": OPTIONS["CacheOptions"],
             "base": ANYTHING,  # checked against the session's state
+            "resume": ANYTHING,  # checked when the step is read
+            "resumable": ANYTHING,
         },
         (message_rules.exactly_one("input"), message_rules.prompt_scores_allowed, message_rules.generates),
     ),
+    "SessionResume": MessageRules(dict.fromkeys(names_of(SessionResume), ANYTHING)),
     "DecodeStepRequest": MessageRules(
         {"steps": ANYTHING},
         (message_rules.always("steps", Steps()), message_rules.steps_apart, message_rules.generates),

@@ -27,7 +27,8 @@ def read_options(kind: type[T], message: Message, **others: Any) -> T:
     """The fields that are set, and `others`, which no message has. An unset field has the default of the class."""
     kinds: Any = (kind, type(message))
     readers = _readers(*kinds)
-    found = {field.name: readers[field.name](value) for field, value in message.ListFields() if field.name in readers}
+    names = readers.keys() - others.keys()
+    found = {field.name: readers[field.name](value) for field, value in message.ListFields() if field.name in names}
     return kind(**others, **found)
 
 
@@ -47,9 +48,13 @@ def read_constraint(constraint: types_pb2.Constraint) -> ConstraintSpec | None:
 
 def read_resume(resume: inference_pb2.Resume) -> Resume:
     """What came of a stream. Token ids are not copied, since there may be many."""
-    origin = resume.origin
     sequences = [ResumedSequence(each.token_ids, each.finished) for each in resume.sequences]
-    return Resume(Origin(origin.server, origin.request, origin.seed, origin.created), sequences)
+    return Resume(read_origin(resume.origin), sequences)
+
+
+def read_origin(origin: inference_pb2.Origin) -> Origin:
+    """Where a stream or a session began."""
+    return Origin(origin.server, origin.request, origin.seed, origin.created)
 
 
 @cache
@@ -77,6 +82,8 @@ def _message_reader(message: Any) -> Reader:
         return read_constraint
     if message is inference_pb2.Resume.DESCRIPTOR:
         return read_resume
+    if message is inference_pb2.Origin.DESCRIPTOR:
+        return read_origin
     kind = getattr(options, message.name)
     return lambda value: read_options(kind, value)
 

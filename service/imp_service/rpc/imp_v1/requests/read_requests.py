@@ -13,11 +13,12 @@ from imp_service.api.chat_prompt import ContentParts, InfillFile, InfillPrompt, 
 from imp_service.api.decisions import MAX_LABELS, DecisionRequest, IntegerRange
 from imp_service.api.image import Image
 from imp_service.api.options import CacheOptions, GenerationRequest, Prompt, SamplingOptions, StepOptions
+from imp_service.api.resume import SessionResume
 from imp_service.api.vectors import EmbedOptions, EmbedRequest, RerankOptions, RerankRequest, TextOrIds
 from imp_service.config.settings import Settings
 from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.imp_v1.requests.message_rules import under
-from imp_service.rpc.imp_v1.requests.read_options import read_options
+from imp_service.rpc.imp_v1.requests.read_options import read_options, read_origin
 from imp_service.text import ChatMessage, ChatPrompt
 from imp_service.text.templates.chat_prompt import MAX_MESSAGES
 
@@ -49,6 +50,7 @@ class AskedStep:
 
     options: StepOptions
     sampling: SamplingOptions | None  # None: that of the session
+    resume: SessionResume | None = None  # the session goes on here
 
 
 def read_steps(request: Any, most: int) -> Mapping[str, AskedStep]:
@@ -58,7 +60,10 @@ def read_steps(request: Any, most: int) -> Mapping[str, AskedStep]:
 
 def _read_step(step: Step) -> AskedStep:
     sampling = read_options(SamplingOptions, step.sampling) if step.HasField("sampling") else None
-    return AskedStep(read_options(StepOptions, step.step), sampling)
+    resume = None
+    if isinstance(step, inference_pb2.PrefillRequest) and step.HasField("resume"):
+        resume = read_options(SessionResume, step.resume, origin=read_origin(step.resume.origin))
+    return AskedStep(read_options(StepOptions, step.step), sampling, resume)
 
 
 def _steps_in(request: Any, most: int, path: str = "") -> Iterator[tuple[str, Step]]:

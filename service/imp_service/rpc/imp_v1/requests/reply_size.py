@@ -53,6 +53,11 @@ def step_part(options: StepOptions, n_tokens: int, served: ServedModel, path: st
     return ReplyPart(f"{path}.{blamed}", scores + logits + n_candidates + FRAME_BYTES // 2)
 
 
+def ids_part(n_tokens: int, served: ServedModel) -> ReplyPart:
+    """The bytes of the ids of so many tokens of a session."""
+    return ReplyPart("resumable", n_tokens * varint_bytes(served.vocab_size - 1))
+
+
 def refuse_large(parts: Iterable[ReplyPart], served: ServedModel) -> None:
     """Raises FIELD_INVALID for the largest part if all parts together are too large for a message."""
     found: Sequence[ReplyPart] = list(parts)
