@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 FIELD_INVALID = "FIELD_INVALID"
+# A stream would not go on with the same tokens.
+RESUME_MISMATCH = "RESUME_MISMATCH"
 # What a program can do, where the reason alone does not say it.
 ADVICE: Mapping[str, str] = {
     "NO_CHAT_TEMPLATE": "generate() continues a text; a model for chat() is one that is made for chats (instruct)",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from imp_service import _core
 from imp_service.api.errors import (
     FIELD_INVALID,
+    RESUME_MISMATCH,
     DeviceError,
     Error,
     InternalError,
@@ -35,7 +36,7 @@ KIND_OF_REASON: Mapping[str, type[Error]] = {
     "TEMPLATE_FAILED": InvalidArgument,
     "NO_CHAT_TEMPLATE": StateError,
     "NOT_SUPPORTED_BY_MODEL": StateError,
-    "RESUME_MISMATCH": StateError,
+    RESUME_MISMATCH: StateError,
 }
 
 # How a stopped engine refuses every command. Before that it has ended each run with an event that has the reason.

@@ -23,11 +23,12 @@ from imp_service.api.replies import (
     Usage,
 )
 from imp_service.api.resume import Origin
-from imp_service.core import CoreScores, DraftedEvent, FinishedEvent, StartedEvent, TokenEvent
+from imp_service.core import DraftedEvent, FinishedEvent, StartedEvent, TokenEvent
 from imp_service.generation.held_scores import HeldScores
 from imp_service.generation.output_stream import OutputStream
 from imp_service.generation.resume import Seam, against_constraint, allows, behind_end
 from imp_service.generation.step import NS, timings_of
+from imp_service.generation.told_replies import ToldReplies
 
 if TYPE_CHECKING:
     from imp_service.text import Ahead, ConstraintState
@@ -66,6 +67,8 @@ class ComputeMask:
 
 
 Command = EndAt | AllowNext | ComputeMask
+# Makes the stream of a sequence by its number.
+MakeStream = Callable[[int, "ConstraintState | None"], OutputStream]
 # Reasons that count only if the text is not complete.
 _LIMITS = ("max_tokens", "context_full")
 
@@ -81,7 +84,7 @@ class GenerationFold:
         media: Sequence[MediaSpan],
         include_match: bool,
         output: OutputOptions,
-        make_stream: Callable[[int, ConstraintState | None], OutputStream],
+        make_stream: MakeStream,
         constraints: list[ConstraintState | None],
         origin: Origin | None = None,
         seams: Sequence[Seam] = (),
@@ -108,9 +111,7 @@ class GenerationFold:
         self.is_resumed = bool(seams)
         # The streams that are not behind their seam, nor at their end if the caller has it.
         self._seams: dict[int, Seam] = {}
-        self._told: list[Chunk | Finished] = []
-        # By stream: the scores of outputs before its seam.
-        self._scores_again: dict[int, CoreScores] = {}
+        self._told = ToldReplies()
         for seam in seams:
             self._begin_again(seam)
         # Commands for the engine, in order. Whoever sends them empties the list.
@@ -153,7 +154,7 @@ class GenerationFold:
             started = cast(StartedEvent, event)
             self._started = self._started or started
             if self.is_resumed:
-                self._scores_again[started.stream] = started.scores
+                self._told.add_scores(started)
         return False
 
     @property
@@ -162,11 +163,7 @@ class GenerationFold:
 
         The reason of an end is not that which the caller has.
         """
-        replies = sorted(self._told, key=lambda reply: reply.index)
-        for index, scores in self._scores_again.items():
-            score_again([each for each in replies if isinstance(each, Chunk) and each.index == index], scores)
-        self._scores_again = {}
-        return replies
+        return self._told.replies()
 
     def n_again(self, event: StartedEvent) -> int:
         """How many outputs that the caller has were evaluated with the prompt."""
@@ -175,7 +172,7 @@ class GenerationFold:
     @property
     def n_ends(self) -> int:
         """How many sequences have an end that the caller gets."""
-        return len(self._streams) - sum(isinstance(reply, Finished) for reply in self._told)
+        return len(self._streams) - self._told.n_ends
 
     def _begin_again(self, seam: Seam) -> None:
         """Takes the outputs before a seam. Raises FieldsInvalid for those that cannot be."""
@@ -187,7 +184,7 @@ class GenerationFold:
                 raise FieldsInvalid([against_constraint(seam, n)])
             if not seam.is_met and not allows(stream.constraint.mask(), seam.last):
                 raise FieldsInvalid([against_constraint(seam, n)])
-        self._tell_again(stream, seam)
+        self._told.tell_again(stream, seam)
         if not seam.is_met or seam.is_finished:
             self._seams[seam.sequence] = seam
 
@@ -215,19 +212,14 @@ class GenerationFold:
                 stream.add_again([seam.last])
             self._pass(stream, seam)
         if seam.is_finished:
-            self._told.append(self._end(stream, event))
+            self._told.add_end(self._end(stream, event))
             del self._seams[stream.index]
 
     def _pass(self, stream: OutputStream, seam: Seam) -> None:
         seam.is_met = True
-        self._tell_again(stream, seam)
+        self._told.tell_again(stream, seam)
         if not seam.is_finished:
             del self._seams[stream.index]
-
-    def _tell_again(self, stream: OutputStream, seam: Seam) -> None:
-        """Makes the replies of outputs that are there again, in the sizes in which they came."""
-        while seam.sizes and len(stream.token_ids) >= seam.sizes[0]:
-            self._told.append(stream.take(seam.sizes.pop(0)))
 
     def will_finish(self, event: FinishedEvent) -> None:
         """Call it before the event is fed. Needs a mask if the end's reason depends on whether the text is complete."""
@@ -375,15 +367,6 @@ class GenerationFold:
             prompt_media_tokens=sum(span.tokens for span in self._media),
         )
         return usage, timings_of(last.timings), speculation_of(self._ends)
-
-
-def score_again(chunks: Sequence[Chunk], core: CoreScores) -> None:
-    """Gives the outputs before a seam their scores. The chunk with the seam has those of what was drawn."""
-    scores = HeldScores(core).whole()
-    for chunk in chunks:
-        here = slice(chunk.first_token, chunk.first_token + len(chunk.token_ids) - len(chunk.logprobs))
-        chunk.logprobs = scores.logprobs[here] + chunk.logprobs
-        chunk.candidates = scores.candidates[here] + chunk.candidates
 
 
 def sparse_prefill_of(started: StartedEvent | None) -> SparsePrefillReport | None:

@@ -34,6 +34,8 @@ COUNTS: Mapping[str, float] = {
 WORDS: Mapping[str, Collection[str]] = {"speculation.drafters": DRAFTERS}
 # The most tokens of a text, as a limit.
 CONTEXT = "max_context"
+# The engine counts outputs with 31 bits.
+MOST_OUTPUTS = 2**31 - 1
 # The engine counts nanoseconds.
 MOST_SECONDS = 1e9
 # Seconds until a call that found the queue full asks again for a place.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from imp_service.api.options import GenerationRequest
 from imp_service.core import Marker, Section, SectionBudget, make_error
+from imp_service.generation.limits import MOST_OUTPUTS
 from imp_service.generation.text_side import BUDGET, NO_REASONING, TextSide
 from imp_service.text.channels.call_constraint import CallConstraint
 from imp_service.text.channels.dialect import Reasoning
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from imp_service.text.tokens.detokenizer import TokenTable
 
 NO_BUDGET = SectionBudget()
-# The engine counts outputs with 31 bits.
-MOST = 2**31 - 1
 # The end of a prompt shows whether it opens the reasoning.
 LAST_TOKENS = 32
 
@@ -36,7 +35,7 @@ def reasoning_budget(request: GenerationRequest, text: TextSide, prompt_ids: Seq
     if constraint is not None and not (isinstance(constraint, CallConstraint) and constraint.in_reasoning):
         return NO_BUDGET  # it allows no reasoning
     is_open = opens_reasoning(text.dialect, prompt_end(text.tokenizer, prompt_ids))
-    return SectionBudget(section, min(most, MOST), is_open=is_open)
+    return SectionBudget(section, min(most, MOST_OUTPUTS), is_open=is_open)
 
 
 def prompt_end(tokenizer: Tokenizer, prompt_ids: Sequence[int]) -> str:

@@ -10,13 +10,11 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 
 from imp_service.api.chat_prompt import ChatPrompt
-from imp_service.api.errors import Violation, refuse
+from imp_service.api.errors import RESUME_MISMATCH, Violation, refuse
 from imp_service.api.options import GenerationRequest, SamplingOptions, seed_of
 from imp_service.api.resume import REQUEST, REQUEST_DIGITS, SERVER, TOKEN, Origin, Resume, told_path
 from imp_service.core import Error, make_error
 from imp_service.generation.prompt_images import ReadPrompt
-
-MISMATCH = "RESUME_MISMATCH"
 
 
 @dataclass(slots=True)
@@ -63,7 +61,9 @@ def mismatch(differs: str) -> Error:
         SERVER: "the stream began on a server with another model or other arithmetic",
         REQUEST: "the stream began with another prompt or other options",
     }
-    return make_error(MISMATCH, words.get(differs, f"{differs}: this server draws another token"), {"differs": differs})
+    return make_error(
+        RESUME_MISMATCH, words.get(differs, f"{differs}: this server draws another token"), {"differs": differs}
+    )
 
 
 def kind_of(differs: str) -> str:

@@ -3,77 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
-from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 
 from imp_service.api.decisions import DecisionRequest
-from imp_service.api.errors import invalid
 from imp_service.api.facts import findings
-from imp_service.api.options import (
-    DENSE,
-    GenerationRequest,
-    OutputOptions,
-    SamplingOptions,
-    SparsePrefillOptions,
-    SpeculationOptions,
-    StepOptions,
-    StopOptions,
-    seed_of,
-)
-from imp_service.api.resume import Origin
+from imp_service.api.options import GenerationRequest, SamplingOptions, StepOptions
 from imp_service.api.rules import token_violations
-from imp_service.core import CoreSampling, LoadedModel, RunLimits, SectionBudget, make_error
+from imp_service.core import LoadedModel
 from imp_service.core.checkpoint import model_path
 from imp_service.core.directory import shown_name
 from imp_service.generation.cache_trial import require_fit_cache
 from imp_service.generation.decision import DecisionPlan
-from imp_service.generation.defaults import (
-    core_sampling,
-    default_sampling,
-    in_force,
-    sampling_warnings,
-    without_lists,
-)
-from imp_service.generation.fingerprint import CPU, Fingerprint
-from imp_service.generation.fold import GenerationFold
+from imp_service.generation.defaults import default_sampling, sampling_warnings
+from imp_service.generation.fingerprint import Fingerprint
 from imp_service.generation.images import ModelImages, model_images
 from imp_service.generation.limits import EngineLimits, refuse_findings
 from imp_service.generation.make_embedder import length_warnings, make_embedder
-from imp_service.generation.output_stream import OutputStream
-from imp_service.generation.prompt_images import ReadPrompt
+from imp_service.generation.options_in_force import OptionsInForce
 from imp_service.generation.prompt_reader import PromptReader
-from imp_service.generation.resume import (
-    Seam,
-    origin_of,
-    request_digest,
-    require_possible,
-    require_server,
-    seams_of,
-    with_seed_of,
-)
-from imp_service.generation.run import GenerationPlan, returns_of
+from imp_service.generation.run import GenerationPlan
 from imp_service.generation.text_side import TextSide
-from imp_service.tables import KEEP_ALL
-from imp_service.text import (
-    StopRules,
-    StopStrings,
-    TemplateInvalid,
-    TextStream,
-    Tokenizer,
-)
+from imp_service.text import TemplateInvalid, Tokenizer
 from imp_service.text.errors import naming_file
 
-if TYPE_CHECKING:
-    from imp_service.text import ConstraintState
-
 Clock = Callable[[], float]
-# Makes the stream of a sequence by its number.
-MakeStream = Callable[[int, "ConstraintState | None"], OutputStream]
-UP_TO_CONTEXT = -1
-ALL_DRAFTERS = 2**32 - 1
-# Counts in the core have 31 bits: far beyond any context.
-MOST = 2**31 - 1
 
 
 def cache_scope(tenant: str, salt: str) -> str:
@@ -142,10 +96,18 @@ class ModelRuntime:
             has_vision=loaded.config.settings.model.vision,
         )
         self._loaded = loaded
+        self.no_sparse_prefill = loaded.no_sparse_prefill
+        # What the options of a request come to.
+        self.options = OptionsInForce(
+            loaded.config.settings,
+            self.text,
+            self.default_sampling,
+            eos_tokens=self.eos_tokens,
+            no_sparse_prefill=self.no_sparse_prefill,
+            drafters=lambda: self.drafters,
+        )
         if starts:
             self.start()
-        self.no_sparse_prefill = loaded.no_sparse_prefill
-        self._tokens_with = lru_cache(maxsize=64)(self._find_tokens_with)
 
     def start(self) -> None:
         """Begins the engine. Raises the errors of its memory and threads."""
@@ -227,114 +189,9 @@ class ModelRuntime:
         `payer` shares the engine with others; by default the tenant. `must_fit`: more output than the context has room
         for is refused. Otherwise it ends where the context does.
         """
-        self.embedder.require_generation()
-        resume = request.resume
-        if resume is not None:
-            require_server(resume, self.fingerprint.digest)
-        created = int(self.wall()) if resume is None else resume.origin.created
-        request = self.with_tools(request)
-        hidden: list[bool] = []
-        read = self.prompts.read(request.prompt, begins=True, at=created, on_hidden=lambda: hidden.append(True))
-        prompt_ids, images = read.ids, read.images
-        if not prompt_ids:
-            raise invalid("prompt", "has no token")
-        sampling = self.sampling_in_force(with_seed_of(request.sampling, resume))
-        resolved = self.core_sampling(sampling)
-        sequences = [self.client.next_sequence() for _ in range(request.num_sequences)]
-        limits = self.limits_of(request, read.ends, must_fit=must_fit)
-        max_draft_tokens, drafters = self.guessing_of(request.speculation)
-        sparse = self.sparse_prefill_of(request.sparse_prefill)
-        budget = self.budget_of(request, prompt_ids)
-        origin = self._origin_of(request, read, sampling, sparse, created)
-        seams = [] if resume is None else self._seams_of(request, read)
-        told = [(list(seam.ids), seam.is_finished) for seam in seams]
-        again_from = len(prompt_ids) if seams else None
-        returns = returns_of(request.output, again_from=again_from)
+        from imp_service.generation.plan_generation import plan_generation  # which knows this class
 
-        def submit(ticket: int) -> None:
-            self.client.engine.generate(
-                ticket,
-                sequences[0],
-                prompt_ids,
-                sampling=resolved,
-                priority=request.priority,
-                tenant=payer or request.tenant,
-                cache_scope=cache_scope(request.tenant, request.cache.salt),
-                bypass_prefix=request.cache.bypass_prefix,
-                limits=limits,
-                returns=returns,
-                budget=budget,
-                constrained=request.constraint is not None,
-                max_draft_tokens=max_draft_tokens,
-                sparse_policy=sparse.policy,
-                sparse_keep=KEEP_ALL if sparse.keep is None else max(1, round(sparse.keep * KEEP_ALL)),
-                sparse_backbone=round((sparse.backbone or 0) * KEEP_ALL),
-                drafters=drafters,
-                siblings=sequences[1:],
-                media=images.media,
-                told=told,
-            )
-
-        if images.plans and must_fit:
-            self.prompts.require_outputs(len(prompt_ids), request.stop.max_tokens)
-        fold = self.fold(request, sampling, read, origin=origin, seams=seams)
-        return GenerationPlan(
-            fold,
-            sequences,
-            submit,
-            len(prompt_ids),
-            request.stop.time_limit,
-            sparse_share=None if sparse.keep is None else max(sparse.keep, sparse.backbone or 0),
-            hides_tools=bool(hidden),
-            images=images,
-        )
-
-    def _origin_of(
-        self,
-        request: GenerationRequest,
-        prompt: ReadPrompt,
-        sampling: SamplingOptions,
-        sparse: SparsePrefillOptions,
-        created: int,
-    ) -> Origin | None:
-        """The origin of a request; None if no other one can go on with its outputs. Raises RESUME_MISMATCH."""
-        why_none = self._why_no_origin(sparse)
-        if why_none and request.resume is not None:
-            raise invalid("resume", f"given, expected none: {why_none}")
-        if why_none or not (request.resume or self.has_fingerprint):
-            return None
-        digest = request_digest(request, prompt, sampling, self._most_outputs(request.stop, len(prompt.ids)))
-        return origin_of(request, self.fingerprint.digest, created, digest, sampling)
-
-    def _why_no_origin(self, sparse: SparsePrefillOptions) -> str:
-        settings = self.config.settings
-        if settings.device.kind != CPU and not settings.model.overrides.deterministic:
-            return "model.overrides.deterministic is off, so the same tokens have other bits in another batch"
-        if (sparse.policy or DENSE) != DENSE:
-            return "with sparse_prefill the tokens depend on the time and the cache"
-        return ""
-
-    def _seams_of(self, request: GenerationRequest, prompt: ReadPrompt) -> list[Seam]:
-        """Where a resumed request goes on. Raises FieldsInvalid for outputs that it cannot have."""
-        assert request.resume is not None  # narrows
-        stop, seams = request.stop, seams_of(request.resume)
-        ends = () if stop.ignore_eos else (*self.eos_tokens, *prompt.ends)
-        most = self._most_outputs(stop, len(prompt.ids))
-        require_possible(seams, most, frozenset((*stop.token_ids, *ends)), stop.min_tokens)
-        return seams
-
-    def _most_outputs(self, stop: StopOptions, n_prompt: int) -> int:
-        """The most outputs of a request after so many tokens."""
-        room, ceiling = self.prompts.room_after(n_prompt), self.config.settings.limits.max_tokens
-        return min(filter(None, (room, ceiling, stop.max_tokens))) if stop.max_tokens != 0 else 0
-
-    def budget_of(self, request: GenerationRequest, prompt_ids: Sequence[int]) -> SectionBudget:
-        """The bound of the reasoning. May take long."""
-        if request.max_reasoning_tokens is None:
-            return SectionBudget()
-        from imp_service.generation.reasoning import reasoning_budget
-
-        return reasoning_budget(request, self.text, prompt_ids)
+        return plan_generation(self, request, payer=payer, must_fit=must_fit)
 
     def with_tools(self, request: GenerationRequest) -> GenerationRequest:
         """A request whose tools and choice of them are resolved; any other one as it is. May take long."""
@@ -344,131 +201,7 @@ class ModelRuntime:
 
         return resolve_tools(request, self.text)
 
-    def sampling_in_force(self, asked: SamplingOptions) -> SamplingOptions:
-        """The sampler of a request: unset fields take the model's defaults, and an unset seed is drawn."""
-        return in_force(asked, self.default_sampling)
-
-    def core_sampling(self, sampling: SamplingOptions) -> CoreSampling:
-        """A sampler in force for the core."""
-        return core_sampling(sampling, self._tokens_with)
-
     @cached_property
     def drafters(self) -> tuple[str, ...]:
         """What guesses tokens ahead, in the order of use."""
         return tuple(self.client.engine.stats().drafters)
-
-    def guessing_of(self, options: SpeculationOptions) -> tuple[int, int]:
-        """The most guesses of a generation in one step, and a bit for each drafter that may make them.
-
-        No guesses if it does not draft.
-        """
-        settings = self.config.settings.speculation
-        asked = {
-            "enabled": options.enabled,
-            "max_draft_tokens": options.max_draft_tokens,
-            "drafters": options.drafters,
-        }
-        if not settings.drafters and (name := next((name for name, value in asked.items() if value), None)):
-            field = f"speculation.{name}"
-            raise make_error("FEATURE_DISABLED", f"{field}: speculation.drafters is empty", {"feature": field})
-        is_on = bool(settings.drafters) if options.enabled is None else options.enabled
-        most = (options.max_draft_tokens or settings.max_draft_tokens) if is_on else 0
-        return most, self._chosen(options.drafters) if options.drafters else ALL_DRAFTERS
-
-    def _chosen(self, names: Sequence[str]) -> int:
-        served, field = self.drafters, "speculation.drafters"
-        for name in names:
-            if name not in served:
-                raise make_error("FEATURE_DISABLED", f"{field}: {name} is not served here", {"feature": field})
-        return sum(1 << served.index(name) for name in set(names))
-
-    def sparse_prefill_of(self, options: SparsePrefillOptions) -> SparsePrefillOptions:
-        """The options, with the settings' values for unset ones. Without a policy they ask for no sparse prefill."""
-        if self.no_sparse_prefill:
-            if options.is_wanted:
-                field = f"sparse_prefill.{options.first_share if options.policy is None else 'policy'}"
-                raise make_error("FEATURE_DISABLED", f"{field}: {self.no_sparse_prefill}", {"feature": field})
-            return SparsePrefillOptions()
-        settings = self.config.settings.sparse_prefill
-        policy = options.policy or settings.policy
-        if policy == DENSE and options == SparsePrefillOptions():
-            return options
-        return SparsePrefillOptions(
-            policy,
-            settings.keep if options.keep is None else options.keep,
-            settings.backbone if options.backbone is None else options.backbone,
-        )
-
-    def limits_of(self, request: GenerationRequest, ends: Collection[int] = (), *, must_fit: bool = True) -> RunLimits:
-        """Returns the conditions that end a generation. `ends`: tokens that end a text besides the model's."""
-        stop = request.stop
-        ceiling = self.config.settings.limits.max_tokens
-        if ceiling and stop.max_tokens is not None and stop.max_tokens > ceiling:
-            raise invalid("stop.max_tokens", f"{stop.max_tokens}, expected at most limits.max_tokens = {ceiling}")
-        unset = ceiling or UP_TO_CONTEXT
-        return RunLimits(
-            max_outputs=unset if stop.max_tokens is None else min(stop.max_tokens, MOST),
-            min_outputs=min(stop.min_tokens, MOST),
-            must_fit=must_fit and stop.max_tokens is not None,
-            stop_tokens=sorted(set(stop.token_ids)),
-            eos_tokens=sorted({*self.eos_tokens, *ends}) if ends else self.eos_tokens,
-            ends_at_eos=not stop.ignore_eos,
-        )
-
-    def fold(
-        self,
-        request: GenerationRequest,
-        sampling: SamplingOptions,
-        prompt: ReadPrompt,
-        *,
-        origin: Origin | None = None,
-        seams: Sequence[Seam] = (),
-    ) -> GenerationFold:
-        """Returns the fold that turns the events of a generation into replies. The last two as for GenerationFold."""
-        stop, output = request.stop, request.output
-        rules = StopRules(StopStrings(stop.strings), stop.min_tokens, stop.include_match)
-        program = None if request.constraint is None else self.text.compile(request.constraint)
-        return GenerationFold(
-            sampling=without_lists(sampling),
-            prompt_ids=prompt.ids,
-            media=prompt.images.spans,
-            include_match=stop.include_match,
-            output=output,
-            make_stream=self._parsed_streams(request, rules, seed_of(sampling), prompt.ids)
-            if output.has_channels
-            else self._plain_streams(output, rules),
-            constraints=[None if program is None else program.start() for _ in range(request.num_sequences)],
-            origin=origin,
-            seams=seams,
-        )
-
-    def _plain_streams(self, output: OutputOptions, rules: StopRules) -> MakeStream:
-        follows_text = output.text or bool(rules.strings.strings)
-
-        def make(index: int, constraint: ConstraintState | None) -> OutputStream:
-            table = self.tokenizer.table
-            text = TextStream(table, rules, special_tokens=output.special_tokens) if follows_text else None
-            return OutputStream(index, output, text, constraint)
-
-        return make
-
-    def _parsed_streams(
-        self, request: GenerationRequest, rules: StopRules, seed: int, prompt_ids: list[int]
-    ) -> MakeStream:
-        from imp_service.generation.parsed_stream import ParsedStream
-        from imp_service.generation.tools import parse_plan
-        from imp_service.text.channels.channel_stream import ChannelStream
-
-        plan = parse_plan(request, self.text, seed, prompt_ids)
-        table = self.text.channel_table if plan.dialect is self.text.dialect else self.text.calls_table
-        shows_special = request.output.special_tokens
-
-        def make(index: int, constraint: ConstraintState | None) -> OutputStream:
-            channels = ChannelStream(table, plan, rules, sequence=index, special_tokens=shows_special)
-            return ParsedStream(index, request.output, channels, constraint)
-
-        return make
-
-    def _find_tokens_with(self, text: str) -> list[int]:
-        part = text.encode()
-        return [token for token in range(self.tokenizer.vocab_size) if part in self.tokenizer.token_bytes(token)]

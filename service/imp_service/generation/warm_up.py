@@ -69,7 +69,7 @@ class _FirstStep:
     def run(self, model: ModelRuntime, tokens: list[int], n_output: int) -> None:
         """Runs it to its end. Raises its failure."""
         client = model.client
-        most_guesses, drafters = model.guessing_of(SpeculationOptions())
+        most_guesses, drafters = model.options.guessing(SpeculationOptions())
         ticket = client.expect(self._take)
         try:
             client.engine.generate(

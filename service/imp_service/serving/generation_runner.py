@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
 from imp_service.api.options import GenerationRequest
 from imp_service.api.replies import Chunk, Finished, Reply, SparsePrefillReport, Started
 from imp_service.config.server_settings import SlowClientSettings
-from imp_service.core import Error
 from imp_service.generation.decision import Group
 from imp_service.generation.decision_rows import plan_rows
 from imp_service.generation.held_scores import PART_TOKENS
 from imp_service.generation.output_stream import unread_token_bytes
-from imp_service.generation.resume import MISMATCH, kind_of
 from imp_service.generation.run import GenerationPlan
 from imp_service.serving.calls import Call
 from imp_service.serving.errors.field_paths import Rename, paths_renamed
 from imp_service.serving.generation_stream import GenerationStream, OutboxLimits
 from imp_service.serving.images_hold import ImagesHold
+from imp_service.serving.mismatches import mismatches_counted
 from imp_service.serving.prompt_cost import planning_bytes
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.server_state import ServerState
@@ -96,7 +95,7 @@ class GenerationRunner:
             request_id = call.request_id + wanted.id_suffix
             shares_id = call.shares_id or wanted.shares_id
             if request.resume is not None:
-                holds.enter_context(self._mismatches_counted())
+                holds.enter_context(mismatches_counted(state.telemetry.metrics))
                 shares_id = True
             running = holds.enter_context(
                 state.requests.register(request_id, call.tenant, call.peer, call.end, shares_id=shares_id)
@@ -128,15 +127,6 @@ class GenerationRunner:
                     running.run(generation, planned.n_prompt_tokens)
             async with generation:
                 yield generation
-
-    @contextmanager
-    def _mismatches_counted(self) -> Iterator[None]:
-        try:
-            yield
-        except Error as error:
-            if error.reason == MISMATCH:
-                self._state.telemetry.metrics.resume_mismatch.labels(kind_of(error.details["differs"])).inc()
-            raise
 
     def _tell_hidden_tools(self, wanted: Wanted, call: Call) -> None:
         call.ignore([wanted.rename(TOOLS) if wanted.rename else TOOLS])

@@ -18,7 +18,7 @@ import pytest
 from imp_service import SamplingOptions
 from imp_service.api.options import seed_of
 from imp_service.cli.replay.record import Difference, RecordedSequence, difference
-from imp_service.generation import ModelRuntime
+from imp_service.generation.options_in_force import OptionsInForce
 from imp_service.models import demo_model_path
 from support.run.release_run import repetitions
 from support.servers.server_process import ServerProcess, server_process
@@ -180,12 +180,12 @@ def test_rct_6_another_kernel_and_a_flipped_bit_are_named(call, recorded, tmp_pa
 
 def test_rct_6_a_broken_sampler_is_found(call, recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "stream.json", recorded)
-    draw = ModelRuntime.core_sampling
+    draw = OptionsInForce.core_sampling
 
-    def draw_otherwise(model: ModelRuntime, sampling: SamplingOptions) -> Any:
-        return draw(model, dataclasses.replace(sampling, seed=seed_of(sampling) ^ 1))
+    def draw_otherwise(options: OptionsInForce, sampling: SamplingOptions) -> Any:
+        return draw(options, dataclasses.replace(sampling, seed=seed_of(sampling) ^ 1))
 
-    monkeypatch.setattr(ModelRuntime, "core_sampling", draw_otherwise)
+    monkeypatch.setattr(OptionsInForce, "core_sampling", draw_otherwise)
     status, out, _ = call("replay", path, "-m", DEMO)
     assert status == 1 and out.startswith("different: sequence 0, output ")
 

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imp_service.api.errors import RESUME_MISMATCH
 from imp_service.cli.arguments import UsageError
 from imp_service.cli.failure import CommandError
 from imp_service.cli.options.connection import (
@@ -35,7 +36,6 @@ EXAMPLES = (
     "imp replay stream.json -m model.gguf --set device.isa=generic",
 )
 SAME, DIFFERENT, CANNOT_SAY = 0, 1, 2
-MISMATCH = "RESUME_MISMATCH"
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -64,7 +64,7 @@ def run(arguments: Namespace) -> int:
         try:
             found = _repeat(connection, record)
         except CommandError as error:
-            if error.reason != MISMATCH:
+            if error.reason != RESUME_MISMATCH:
                 raise
             return _cannot_say([error.message])
         differs = difference(record.sequences, found)
@@ -141,11 +141,11 @@ def _repeat(connection: "Connection", record: RecordedStream) -> Sequence[Record
                 ):
                     break
     except CallFailure as failure:
-        if failure.reason != MISMATCH:
+        if failure.reason != RESUME_MISMATCH:
             raise
         words = {"server": "it is another server than a moment ago", "request": "the request has another meaning there"}
         differs = failure.metadata.get("differs", "")
-        raise CommandError(MISMATCH, f"{differs}: {words.get(differs, failure.text)}") from None
+        raise CommandError(RESUME_MISMATCH, f"{differs}: {words.get(differs, failure.text)}") from None
     return outputs.sequences
 
 
