@@ -24,17 +24,36 @@ _FOREIGN_COMMANDS = {
     "show": "imp inspect shows what a model holds",
     "download": "imp pull downloads a model",
     "generate": "imp run --raw continues a text",
+    "version": "imp --version shows it",
 }
-_HTTP = "write --http HOST:PORT, or --listen HOST:PORT for gRPC"
+_OF_SERVERS = ("write --http HOST:PORT, or --listen HOST:PORT for gRPC", "--http")
+_OF_CLIENTS = ("write --target HOST:PORT, the address of gRPC", "--target")
+_NEEDLESS = ("leave it out: imp needs no such option", "--set")
 # Options of other tools that are no settings: what imp has in their place, and the option that a command then has.
 _FOREIGN_OPTIONS = {
-    **dict.fromkeys(("--port", "--host"), (_HTTP, "--http")),
-    **dict.fromkeys(("--grpc", "--grpc-port"), ("write --listen HOST:PORT", "--listen")),
-    **dict.fromkeys(("-hf", "-hfr", "--hf-repo"), ("write -m hf:OWNER/NAME:TYPE", "--model")),
-    **dict.fromkeys(("-p", "--prompt"), ("write the prompt as the last word", "--raw")),
-    **dict.fromkeys(("-i", "-cnv", "--interactive", "--conversation"), ("imp chat holds a conversation", "--raw")),
-    **dict.fromkeys(("-mm", "--mmproj"), ("write --projector FILE", "--projector")),
-    "--format": ("write --json-schema FILE", "--json-schema"),
+    **dict.fromkeys(("--port", "--host"), (_OF_SERVERS, _OF_CLIENTS)),
+    **dict.fromkeys(("--url", "--base-url", "--server"), (_OF_CLIENTS,)),
+    **dict.fromkeys(("--grpc", "--grpc-port"), (("write --listen HOST:PORT", "--listen"),)),
+    **dict.fromkeys(("-hf", "-hfr", "--hf-repo"), (("write -m hf:OWNER/NAME:TYPE", "--model"),)),
+    **dict.fromkeys(("-p", "--prompt"), (("write the prompt as the last word", "--raw"),)),
+    **dict.fromkeys(("-f", "--file"), (("write - as the prompt, and give the file to stdin", "--raw"),)),
+    **dict.fromkeys(("-i", "-cnv", "--interactive", "--conversation"), (("imp chat holds a conversation", "--raw"),)),
+    **dict.fromkeys(("-mm", "--mmproj"), (("write --projector FILE", "--projector"),)),
+    "--format": (("write --json-schema FILE", "--json-schema"),),
+    **dict.fromkeys(("-v", "--verbose", "--log-level"), (("write --set log.level=debug", "--listen"),)),
+    **dict.fromkeys(
+        ("-tp", "--tensor-parallel-size", "--data-parallel-size", "--pipeline-parallel-size"),
+        (("a server runs its model on one device; SMG and others stand before several", "--listen"),),
+    ),
+    **dict.fromkeys(
+        ("--embedding", "--embeddings", "--reranking", "--rerank", "--pooling", "--task"),
+        (("the model's files say what it makes; see model.overrides.pooling for those that do not", "--listen"),),
+    ),
+    **dict.fromkeys(
+        ("-fa", "--flash-attn", "--no-mmap", "--mlock", "--jinja", "-cb", "--cont-batching", "--trust-remote-code"),
+        (_NEEDLESS,),
+    ),
+    **dict.fromkeys(("--enable-chunked-prefill", "--keepalive", "--enable-auto-tool-choice"), (_NEEDLESS,)),
 }
 
 
@@ -100,6 +119,15 @@ def _options(parser: ArgumentParser) -> Iterator[str]:
             yield from _options(below)
 
 
+def parser_of_method(parser: ArgumentParser, words: Sequence[str]) -> ArgumentParser:
+    """The parser of the method that these words begin with; the parser itself if it has no such method."""
+    for action in parser._actions:
+        found = action.choices.get(words[0]) if words and isinstance(action.choices, dict) else None
+        if isinstance(found, ArgumentParser):
+            return found
+    return parser
+
+
 def refuse_foreign_options(parser: ArgumentParser, words: Sequence[str]) -> None:
     """Raises UsageError for an option of another tool, with what imp has in its place.
 
@@ -110,9 +138,9 @@ def refuse_foreign_options(parser: ArgumentParser, words: Sequence[str]) -> None
         name = word.partition("=")[0]
         if name in known or not name.startswith("-"):
             continue
-        advice, option = _FOREIGN_OPTIONS.get(name) or _of_keyword(name) or _of_setting(name)
-        if option in known:
-            raise UsageError(parser.prog, f"unrecognized arguments: {name}; {advice}")
+        for advice, option in _FOREIGN_OPTIONS.get(name) or (_of_keyword(name) or _of_setting(name),):
+            if option in known:
+                raise UsageError(parser.prog, f"unrecognized arguments: {name}; {advice}")
 
 
 def _of_keyword(name: str) -> tuple[str, str] | None:

@@ -1,9 +1,10 @@
 """Parses the command line: imports and configures the typed command only."""
 
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Collection, Sequence
 
-from imp_service.cli.arguments import Parser, UsageError, refuse_foreign_options
+from imp_service.cli.arguments import Parser, UsageError, parser_of_method, refuse_foreign_options
 from imp_service.cli.commands import COMMANDS, Command
 from imp_service.cli.options.words import add_stray_words
 from imp_service.cli.version import PrintVersion
@@ -23,14 +24,19 @@ def parse(words: Sequence[str]) -> tuple[Command, Namespace]:
         typed = next((word for word in words if not word.startswith("-")), None)
     chosen = next((command for command in COMMANDS if command.name == typed), None)
     parser, of_command = build_parser({chosen.name} if chosen is not None else ())
-    if chosen is not None:
-        refuse_foreign_options(of_command[chosen.name], words)
-    known, unknown = parser.parse_known_args(_with_method(list(words), chosen))
+    completed = _with_method(list(words), chosen)
     if chosen is None:
-        parser.error("no command, expected COMMAND; imp help lists them")
-    known.own_words = words[words.index(chosen.name) + 1 :]
+        if not words:
+            parser.print_help(sys.stderr)
+        parser.parse_known_args(words)
+        parser.error("no command, expected COMMAND")
+    position = words.index(chosen.name) + 1
+    own = parser_of_method(of_command[chosen.name], completed[position:])
+    refuse_foreign_options(own, words)
+    known, unknown = parser.parse_known_args(completed)
+    known.own_words = words[position:]
     if unknown := add_stray_words(known, unknown):
-        of_command[chosen.name].error(f"unrecognized arguments: {' '.join(unknown)}")
+        own.error(f"unrecognized arguments: {' '.join(unknown)}")
     return chosen, known
 
 

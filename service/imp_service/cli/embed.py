@@ -6,7 +6,7 @@ from pathlib import Path
 
 from imp_service.cli.arguments import Once
 from imp_service.cli.options.settings import add_model_options, load_model_settings
-from imp_service.cli.options.vectors import BATCH, add_embed_options, batches, embed_options, texts_of
+from imp_service.cli.options.vectors import BATCH, add_embed_options, batches, embed_options, require_model, texts_of
 from imp_service.cli.vector_output import truncated_in, vectors_json, warn_of_cuts, write_array, write_vectors
 
 EXAMPLES = (
@@ -32,6 +32,7 @@ def run(arguments: Namespace) -> int:
 
     config = load_model_settings(arguments)
     texts = texts_of(arguments.texts)
+    require_model(config, arguments.texts[0] if arguments.texts else "", "all-MiniLM-L6-v2")
     runtime, file = load_model(config)
     try:
         print_banner(runtime, file)

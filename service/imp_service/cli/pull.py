@@ -15,8 +15,8 @@ EXAMPLES = (
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "reference",
-        metavar="REF",
-        help="OWNER/NAME or its address, optionally with :FILE or :TYPE (default: Q4_K_M of several)",
+        metavar="OWNER/NAME",
+        help="a repository of Hugging Face or its address, optionally with :FILE or :TYPE (default: Q4_K_M of several)",
     )
     parser.add_argument(
         "--to", metavar="DIR", action=Once, help="the directory for the files (default: the cache of Hugging Face)"

@@ -4,7 +4,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from imp_service.cli.options.settings import add_model_options, load_model_settings
-from imp_service.cli.options.vectors import add_rerank_options, lines_of, rerank_options
+from imp_service.cli.options.vectors import add_rerank_options, lines_of, require_model, rerank_options
 from imp_service.cli.vector_output import ranking_json, warn_of_cuts, write_ranking
 
 EXAMPLES = (
@@ -33,6 +33,7 @@ def run(arguments: Namespace) -> int:
     from imp_service.generation.vector_calls import rerank_call
 
     config = load_model_settings(arguments)
+    require_model(config, arguments.query, "ms-marco-MiniLM-L6-v2")
     query, documents = read_prompt(arguments.query), lines_of(arguments.files)
     runtime, file = load_model(config)
     try:

@@ -7,7 +7,9 @@ EXAMPLES = ("imp rm Qwen/Qwen3-0.6B-GGUF:Q8_0", "imp rm Qwen/Qwen3-0.6B")
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("reference", metavar="REF", help="as imp ls lists it, or NAME; OWNER/NAME: all of its models")
+    parser.add_argument(
+        "reference", metavar="OWNER/NAME", help="as imp ls lists it, or NAME; OWNER/NAME: all of its models"
+    )
 
 
 def run(arguments: Namespace) -> int:

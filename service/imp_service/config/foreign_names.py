@@ -30,13 +30,16 @@ FOREIGN_NAMES: Mapping[str, ForeignName] = {
     **dict.fromkeys(
         ("np", "parallel", "n_parallel", "max_num_seqs", "n_seq_max"), ForeignName("scheduler.max_running", "N")
     ),
-    **dict.fromkeys(("max_num_batched_tokens", "n_batch", "num_batch"), ForeignName("scheduler.step_tokens", "N")),
+    **dict.fromkeys(
+        ("max_num_batched_tokens", "n_batch", "num_batch", "b", "batch_size", "ub", "n_ubatch", "ubatch_size"),
+        ForeignName("scheduler.step_tokens", "N"),
+    ),
     **dict.fromkeys(("alias", "model_alias", "served_model_name"), ForeignName("model.name", "NAME")),
     "chat_template_file": ForeignName("model.overrides.chat_template", "FILE"),
     "chat_template": ForeignName("model.overrides.chat_template", "FILE", is_same=False),
     "gpu_memory_utilization": ForeignName("kv.bytes", "SIZE", "for the memory of the cache", is_same=False),
     **dict.fromkeys(
-        ("kv_cache_dtype", "cache_type_k", "cache_type_v", "type_k", "type_v"),
+        ("kv_cache_dtype", "cache_type_k", "cache_type_v", "type_k", "type_v", "ctk", "ctv"),
         ForeignName("kv.dtype", "q8_0", is_same=False),
     ),
     "enable_prefix_caching": ForeignName("kv.prefix_cache", "true"),

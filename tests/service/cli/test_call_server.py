@@ -104,13 +104,17 @@ def test_a_token_opens_what_it_may(call, tmp_path_factory, monkeypatch):
             assert err.startswith(f"imp: error: {reason}: ") and err.endswith(" (UNAUTHENTICATED)\n")
 
 
-def test_rsm_2_the_parts_of_the_fingerprint_are_shown(call, server):
+def test_rsm_2_the_parts_of_the_fingerprint_are_shown(call, server, tmp_path: Path):
     to = ("--target", server.address)
     told = [json.loads(line) for line in call("call", "info", "--json", *to)[1].splitlines()][1]
     lines = [line.split() for line in call("call", "info", "--parts", *to)[1].splitlines()]
     assert ["fingerprint", told["fingerprint"]] in lines
     assert {("cache", "bf16"), ("device", "cpu")} <= {tuple(line) for line in lines}
     assert ["cache", "bf16"] not in [line.split() for line in call("call", "info", *to)[1].splitlines()]
-    [logged] = server.log_lines("fingerprint")
+    [serving] = server.log_lines("serving")
+    assert serving["fingerprint"] == told["fingerprint"] and not server.log_lines("fingerprint")
+    with server_process(tmp_path, settings=("log.level=debug",)) as talkative:
+        talkative.wait_until_ready()
+        [logged] = talkative.log_lines("fingerprint")
     assert logged["digest"] == told["fingerprint"]
     assert told["fingerprint_parts"].items() <= logged.items()

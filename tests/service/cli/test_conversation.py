@@ -162,7 +162,13 @@ def test_cmd_2_retry_drop_and_clear() -> None:
     assert held(responder, "a", "/retry") == ["a", "two"]
     assert held(Script(), "a", "b", "c", "d", "/drop-oldest 2") == ["c", "to c", "d", "to d"]
     assert held(Script(), "a", "b", "/clear") == []
-    assert held(Script(), "a", "/quit", "b") == ["a", "to a"]
+    for word in ("/quit", "/bye"):
+        assert held(Script(), "a", word, "b") == ["a", "to a"]
+
+
+def test_cmd_11_the_question_mark_is_help(capfd) -> None:
+    assert held(Script(), "/?") == []
+    assert "/regenerate" in capfd.readouterr().err
 
 
 UNKNOWN = ["/qiut", "/exit now", "/drop many", "/drop 0", "/clear all", "/Quit"]

@@ -57,7 +57,7 @@ def test_dec_10_a_text_is_continued_and_a_system_message_comes_first(call, serve
     [
         ((), "USAGE: --label: expected two or more, or --range LOW:HIGH"),
         (("--label", "a", "--range", "0:3"), "USAGE: --label: expected two or more, or --range LOW:HIGH"),
-        (("--label", "a"), "FIELD_INVALID: --label: 1 entries, expected 2 to 1024"),
+        (("--label", "a"), "USAGE: --label: expected two or more, or --range LOW:HIGH"),
         (("--label", "a", "--label", "a"), "FIELD_INVALID: --label: the same as labels[0]"),
         (("--range", "3:1"), "FIELD_INVALID: --range: 0 numbers, expected 2 to 1024"),
         (("--range", "3"), "USAGE: argument --range: '3', expected LOW:HIGH or LOW:HIGH:STEP"),

@@ -55,6 +55,19 @@ def test_emb_4_imp_embed_takes_the_options_of_the_library(call, encoder: Path) -
     assert (status, "dimensions: 33, expected at most 32" in err) == (64, True)
 
 
+def test_emb_4_a_command_line_without_a_model_is_told_of_one(call, encoder: Path) -> None:
+    for words, named in (
+        (("embed", "Hello"), "all-MiniLM-L6-v2"),
+        (("embed", str(encoder), "Hello"), str(encoder)),
+        (("rerank", "the north", "docs.txt"), "ms-marco-MiniLM-L6-v2"),
+    ):
+        status, out, err = call(*words)
+        assert (status, out) == (64, "")
+        assert f"USAGE: no model, expected -m MODEL, such as -m {named};" in err
+    # A user who says how the demo makes vectors gets them.
+    assert call("embed", "--set", "model.overrides.pooling=mean", "Hello")[0] == 0
+
+
 def test_emb_6_imp_rerank_prints_documents_from_the_best_on(call, imp, ranker: Path, tmp_path: Path) -> None:
     (tmp_path / "docs.txt").write_text("a toaster\nthe weather in the north\n\nHello\n")
     documents = ["a toaster", "the weather in the north", "Hello"]

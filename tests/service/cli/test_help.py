@@ -85,7 +85,7 @@ def test_cmd_6_each_example_is_a_command_line(prog: str, example: str, capfd) ->
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ([], "no command, expected COMMAND; imp help lists them"),
+        ([], "no command, expected COMMAND"),
         (["help", "cnfig"], "cnfig: unknown command; did you mean config?"),
         (["call", "model.gguf"], "PROMPT: model.gguf is a model file, and this asks a server; use imp run model.gguf"),
         (["run", "--raw", "--system", "Be brief.", "Once"], "--system: given together with --raw"),
@@ -118,6 +118,18 @@ def test_cmd_6_a_model_needs_no_option(words: list[str], call) -> None:
     status, out, _ = call(*words, "model.gguf")
     assert status == 0
     assert words[0] == "tune" or out == call(*words, "-m", "model.gguf")[1]
+
+
+def test_cmd_7_a_wrong_schema_is_found_before_the_model_is_loaded(call) -> None:
+    Path("schema.json").write_text("{")
+    for words, reason in (
+        (("--json-schema", "absent.json"), "IO_FAILED: absent.json"),
+        (("--json-schema", "schema.json"), "FIELD_INVALID: schema.json: "),
+        (("--regex", "a", "--any-whitespace"), "USAGE: --any-whitespace"),
+        (("--json-schema", "-"), "MODEL_MISSING: "),  # read later, since a prompt may come from there
+    ):
+        _, out, err = call("run", "absent.gguf", "x", *words)
+        assert out == "" and reason in error_lines(err)[-1], err
 
 
 @pytest.mark.long

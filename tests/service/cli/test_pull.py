@@ -138,6 +138,8 @@ def test_get_2_no_network_and_no_place_to_write(pull, tmp_path: Path) -> None:
     for variables in ({"HF_ENDPOINT": "http://127.0.0.1:1"}, {"HF_HUB_OFFLINE": "1"}):
         status, _, err = pull("own/one", **variables)
         assert (status, len(err.splitlines())) == (69, 1) and "HUB_UNREACHABLE" in err, err
+        address = variables.get("HF_ENDPOINT")
+        assert (f"no answer from {address}: " in err and "; set HF_ENDPOINT to " in err) == (address is not None)
     (tmp_path / "file").touch()
     status, _, err = pull("own/one", "--to", "file")
     assert (status, len(err.splitlines())) == (74, 1), err

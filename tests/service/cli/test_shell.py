@@ -62,7 +62,6 @@ def _raise(error: BaseException) -> Callable[[], int]:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "COMMAND"),
         (["cnfig"], "; did you mean config?"),
         (["--vers"], "COMMAND"),
         (["config"], "ACTION"),
@@ -83,6 +82,19 @@ def test_l18_a_bad_command_line_ends_with_64_and_names_the_help(
     line, advice = err.splitlines()
     assert line.startswith("imp: error: USAGE: ") and message in line
     assert re.fullmatch(r"imp( config( show)?)? --help lists what it takes", advice)
+
+
+def test_l18_imp_alone_shows_its_commands(capfd: pytest.CaptureFixture[str]):
+    assert shell.main([]) == 64
+    out, err = capfd.readouterr()
+    assert out == "" and err.startswith("usage: imp ") and "\n    serve " in err
+    assert err.splitlines()[-2] == "imp: error: USAGE: no command, expected COMMAND"
+
+
+def test_l18_the_help_named_is_that_of_the_method(capfd: pytest.CaptureFixture[str]):
+    for words, program in ((["call", "-t", "0", "hi"], "imp call chat"), (["call", "load", "-t"], "imp call load")):
+        assert shell.main(words) == 64
+        assert capfd.readouterr().err.splitlines()[-1] == f"{program} --help lists what it takes"
 
 
 @pytest.mark.parametrize(
@@ -118,11 +130,23 @@ def test_l18_an_unknown_command_gets_one_short_line(word: str, advice: str, capf
         ("run -i", "unrecognized arguments: -i; imp chat holds a conversation"),
         ("run --mmproj p.gguf hi", "unrecognized arguments: --mmproj; write --projector FILE"),
         ("run --format json hi", "unrecognized arguments: --format; write --json-schema FILE"),
-        ("top --port 9000", "unrecognized arguments: --port 9000"),
+        ("run -f prompt.txt", "unrecognized arguments: -f; write - as the prompt, and give the file to stdin"),
+        ("top --port 9000", "unrecognized arguments: --port; write --target HOST:PORT, the address of gRPC"),
+        ("call --port 80 hi", "unrecognized arguments: --port; write --target HOST:PORT, the address of gRPC"),
+        ("call load --url http://x", "unrecognized arguments: --url; write --target HOST:PORT"),
+        ("inspect --port", "unrecognized arguments: --port"),
+        ("serve --verbose", "write --set log.level=debug"),
+        ("serve -b 512", "unrecognized arguments: -b; write --set scheduler.step_tokens=N"),
+        ("serve -ctk q8_0", "write --set kv.dtype=q8_0"),
+        ("serve --tensor-parallel-size=2", "a server runs its model on one device"),
+        ("serve m --embeddings", "the model's files say what it makes"),
+        ("serve m -fa on", "unrecognized arguments: -fa; leave it out"),
+        ("run m hi --keepalive 5m", "unrecognized arguments: --keepalive; leave it out"),
         ("ps", "; imp top watches a running server"),
         ("stop", "; Ctrl-C or SIGTERM ends imp serve, and imp admin drain makes it refuse new requests"),
         ("list", "; imp ls lists the downloaded models"),
         ("download a/b", "; imp pull downloads a model"),
+        ("version", "; imp --version shows it"),
     ],
 )
 def test_cmd_14_words_of_other_tools_name_what_imp_has(words: str, advice: str, capfd: pytest.CaptureFixture[str]):

@@ -53,14 +53,14 @@ def most_guesses(_: Path, settings: tuple[str, ...]) -> Any:
     """Observes the most guesses of a request that sets none."""
     runtime = ModelRuntime(load_weights(read_settings(None, [*SMALL, *settings])))
     with closing(runtime.client):
-        return runtime.guessing_of(SpeculationOptions())[0]
+        return runtime.options.guessing(SpeculationOptions())[0]
 
 
 def sparse_default(_: Path, settings: tuple[str, ...]) -> tuple[str, float, float] | None:
     """Observes the policy and the shares to keep of a request that sets none; None if it is simply dense."""
     runtime = ModelRuntime(load_weights(read_settings(None, [*SMALL, *settings])))
     with closing(runtime.client):
-        options = runtime.sparse_prefill_of(SparsePrefillOptions())
+        options = runtime.options.sparse_prefill(SparsePrefillOptions())
     policy, keep, backbone = options.policy, options.keep, options.backbone
     return None if policy is None or keep is None or backbone is None else (policy, keep, backbone)
 

@@ -157,7 +157,7 @@ def default(name: str) -> Observe:
     def observe(_: Path, settings: tuple[str, ...]) -> float:
         asked: dict[str, float] = {}
         with model_of(settings) as model, mock.patch.object(defaults, "CoreSampling", asked.update):
-            model.core_sampling(model.sampling_in_force(SamplingOptions(seed=1)))
+            model.options.core_sampling(model.options.sampling(SamplingOptions(seed=1)))
         return round(asked[name], 6)
 
     return observe

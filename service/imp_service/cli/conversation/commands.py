@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 ESCAPE = "//"
 # A path such as /usr/bin does not match.
-_COMMAND = re.compile(r"(/[A-Za-z][\w-]*)(?:\s+(\S.*))?", re.DOTALL)
+_COMMAND = re.compile(r"(/(?:[A-Za-z][\w-]*|\?))(?:\s+(\S.*))?", re.DOTALL)
 
 
 class ChatCommand(NamedTuple):
@@ -32,7 +32,7 @@ COMMANDS = {
     "/clear": ChatCommand("", "removes all messages"),
     "/exit": ChatCommand("", "ends, as Ctrl-D does"),
 }
-ALIASES = {"/quit": "/exit", "/retry": "/regenerate"}
+ALIASES = {"/quit": "/exit", "/bye": "/exit", "/retry": "/regenerate", "/?": "/help"}
 
 
 _WAYS_OUT = f"/help lists the commands, {ESCAPE} begins a message with /"

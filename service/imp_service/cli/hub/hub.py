@@ -194,18 +194,27 @@ def errors_of(what: str) -> Iterator[None]:
         raise CommandError("HUB_PERMISSION", f"{what}: gated, accept its terms on its page and set HF_TOKEN") from None
     except errors.HfHubHTTPError as error:
         raise _of_status(what, error.response.status_code) from None
-    except (errors.OfflineModeIsEnabled, errors.LocalEntryNotFoundError) as error:
-        raise CommandError("HUB_UNREACHABLE", f"{what}: {_first_line(error.__cause__ or error)}") from None
+    except errors.OfflineModeIsEnabled as error:
+        raise CommandError("HUB_UNREACHABLE", f"{what}: {_first_line(error)}") from None
+    except errors.LocalEntryNotFoundError as error:
+        raise _no_answer(what, error.__cause__ or error) from None
     except OSError as error:
         if error.errno is not None:
             raise
-        raise CommandError("HUB_UNREACHABLE", f"{what}: {_first_line(error)}") from None
+        raise _no_answer(what, error) from None
     except (ValueError, RuntimeError) as error:
         raise CommandError("HUB_INVALID", f"{what}: {_first_line(error)}") from None
     except Exception as error:
         if type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore"):
-            raise CommandError("HUB_UNREACHABLE", f"{what}: {_first_line(error)}") from None
+            raise _no_answer(what, error) from None
         raise
+
+
+def _no_answer(what: str, error: BaseException) -> CommandError:
+    ways_out = "set HF_ENDPOINT to a mirror, or copy the files here and name their path"
+    return CommandError(
+        "HUB_UNREACHABLE", f"{what}: no answer from {constants.ENDPOINT}: {_first_line(error)}; {ways_out}"
+    )
 
 
 def _of_status(what: str, status: int) -> CommandError:

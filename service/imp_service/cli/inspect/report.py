@@ -98,7 +98,7 @@ _PURPOSES = {
     "media": "encoded images that are kept",
     "scratch": "activations of one step",
     "logits": "one row for each output",
-    "reserve": "Python, the texts, messages and constraints that limits, scheduler and text allow; front.survive",
+    "reserve": "Python, and what the settings allow: texts, messages, constraints, a front",
 }
 
 

@@ -37,7 +37,8 @@ def check_decision_options(arguments: Namespace) -> None:
 
     if arguments.raw and arguments.system is not None:
         raise CommandError("USAGE", "--system: given together with --raw, expected one of them")
-    if bool(arguments.labels) == (arguments.numbers is not None):
+    n_labels = len(arguments.labels or ())
+    if n_labels < 2 if arguments.numbers is None else n_labels > 0:
         raise CommandError("USAGE", "--label: expected two or more, or --range LOW:HIGH")
     [request], _ = decisions_of("", arguments.labels, arguments.numbers, {})
     found = findings(request, ENGINE)

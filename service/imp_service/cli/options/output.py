@@ -8,7 +8,9 @@ from imp_service.cli.options.sampling import (
     add_sampling_options,
     given_sampling,
     option_of,
+    read_constraint,
 )
+from imp_service.cli.options.words import STDIN
 
 # The built-in model rarely ends a story by itself.
 BUILT_IN_TOKENS = 256
@@ -35,3 +37,5 @@ def check_output_options(arguments: Namespace) -> None:
     )
     found = [each for group in options for each in findings(group, ENGINE)]
     refuse(Violation(option_of(each.path), each.message) for each in found)
+    if arguments.json_schema != STDIN:  # which can be read once only
+        read_constraint(arguments)

@@ -1,5 +1,6 @@
 """The options and inputs of commands that make vectors or rank documents."""
 
+import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from imp_service.cli.options.words import STDIN
 
 if TYPE_CHECKING:
     from imp_service.api.vectors import EmbedOptions, RerankOptions
+    from imp_service.config import Config
 # Texts of one call: those before them are printed meanwhile.
 BATCH = 1024
 
@@ -82,6 +84,17 @@ def rerank_options(arguments: Namespace) -> "RerankOptions":
         instruction=arguments.instruction or "",
         raw_scores=arguments.raw_scores,
     )
+
+
+def require_model(config: "Config", first: str, example: str) -> None:
+    """Raises CommandError if no model is named. `first`: the first word, where other commands take the model."""
+    from imp_service.cli.banner import is_built_in
+
+    if is_built_in(config) and config.settings.model.overrides.pooling is None:
+        named = first if os.path.lexists(first) else example
+        raise CommandError(
+            "USAGE", f"no model, expected -m MODEL, such as -m {named}; the built-in demo only generates"
+        )
 
 
 def texts_of(words: Sequence[str]) -> list[str]:
