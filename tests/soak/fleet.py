@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import math
+import os
 import random
 import signal
 import socket
 import threading
 import time
+import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +24,7 @@ from imp_service import Client, LanguageModel
 from imp_service.api.errors import Error
 from imp_service.api.replies import GenerationResult
 from support.run.patience import HANGS_AFTER
+from support.run.pauses import pause
 from support.servers.cutting_proxy import CuttingProxy
 from support.servers.server_process import ServerProcess
 
@@ -27,6 +33,7 @@ STOPPED_SECONDS = 0.3
 PORTS_GIVEN = Path("/proc/sys/net/ipv4/ip_local_port_range")
 # What befalls a server, by the names of Fleet's methods.
 KINDS = ("killed", "cut", "drained", "stopped", "restarted", "cut")
+KILLS = ("killed", "restarted")
 
 # What each request asks for. Together: greedy and sampled, several sequences, stops, a constraint, penalties, tools.
 ASKED: Sequence[dict[str, Any]] = (
@@ -68,9 +75,13 @@ def lasting_port() -> int:
 class Member:
     """One server of a fleet. It has the same port in each of its lives."""
 
-    def __init__(self, folder: Path, *settings: str) -> None:
+    def __init__(self, folder: Path, *settings: str, survives: bool = False) -> None:
+        """`survives`: it starts its engine process again by itself, and only that is killed."""
         self.address = f"127.0.0.1:{lasting_port()}"
         self._folder, self._settings = folder, (*SETTINGS, *settings)
+        self._words = ("--survive", "--http", "127.0.0.1:0") if survives else ()
+        # The engine process that was killed last.
+        self._killed = 0
         folder.mkdir()
         self.start()
 
@@ -78,19 +89,45 @@ class Member:
         """Starts it, or starts it again."""
         listen = ("--listen", self.address)
         self.process = ServerProcess(
-            self._folder, settings=(*self._settings, *settings), listen=listen, is_traced=False
+            self._folder, *self._words, settings=(*self._settings, *settings), listen=listen, is_traced=False
         )
+
+    def kill(self) -> None:
+        """Ends it with SIGKILL, and starts it again."""
+        if self._words:
+            self._show_a_token()
+            self._killed = self._engine
+            os.kill(self._killed, signal.SIGKILL)
+        else:
+            self.process.kill()
+            self.start()
 
     def wait(self) -> None:
         """Waits until it is ready."""
         self.process.wait_until_ready()
+        give_up = time.monotonic() + HANGS_AFTER
+        while self._words and self._engine == self._killed:
+            assert self.process.process.poll() is None and time.monotonic() < give_up, self.process.stderr[-2000:]
+            pause()
+
+    @property
+    def _engine(self) -> int:
+        return int(json.loads(self.process.ready_file.read_text())["engine_pid"])
+
+    def _show_a_token(self) -> None:
+        """Of more than eight deaths without one, the front gives up (ISO-7). It sees no streams of imp.v1."""
+        (address,) = self.process.wait_until_ready()["http"]
+        body = json.dumps({"prompt": "a", "max_tokens": 1, "stream": True}).encode()
+        asked = urllib.request.Request(f"http://{address}/v1/completions", body, {"content-type": "application/json"})
+        with urllib.request.urlopen(asked, timeout=HANGS_AFTER) as reply:
+            reply.read()
 
 
 class Fleet:
     """The servers, each behind a proxy, and what befalls them."""
 
-    def __init__(self, folder: Path, n: int, *settings: str) -> None:
-        self.members = [Member(folder / str(i), *settings) for i in range(n)]
+    def __init__(self, folder: Path, n: int, *, survives: bool = False) -> None:
+        self.members = [Member(folder / str(i), survives=survives) for i in range(n)]
         self._proxies: list[CuttingProxy] = []
         try:
             for each in self.members:
@@ -115,8 +152,7 @@ class Fleet:
 
     def killed(self, i: int) -> None:
         """SIGKILL, at any moment."""
-        self.members[i].process.kill()
-        self.members[i].start()
+        self.members[i].kill()
 
     def drained(self, i: int) -> None:
         """SIGTERM. Its streams go on elsewhere, so it ends soon, long before its grace is over."""
@@ -179,6 +215,8 @@ class ResumingLoad:
         self._lock = threading.Lock()
         self.tally = Tally()
         self.problems: list[str] = []
+        # What each client has read so far.
+        self.n_read = [0] * n
         # Half of the clients share one connection.
         self._ends = ExitStack()
         shared = self._ends.enter_context(imp_service.connect(target, **options))
@@ -198,6 +236,7 @@ class ResumingLoad:
                 generation = begun(client, asked)
                 for _ in generation:
                     n_read += 1
+                    self.n_read[number] += 1
                 results = generation.results()
             except Error as error:
                 if n_read or not self._may_be_refused:
@@ -208,6 +247,13 @@ class ResumingLoad:
             with self._lock:
                 self.tally.n_streams += 1
                 self.tally.n_resumed += results[0].resumed
+
+    def wait_for_all(self) -> None:
+        """Waits until every client has read more."""
+        before, give_up = [*self.n_read], time.monotonic() + HANGS_AFTER
+        while not all(now > then for now, then in zip(self.n_read, before, strict=True)) and not self.problems:
+            assert time.monotonic() < give_up, "a client reads nothing"
+            pause()
 
     def stop(self) -> list[str]:
         """Ends it, each client after its stream; returns the problems."""
@@ -221,28 +267,41 @@ class ResumingLoad:
 
 
 @contextmanager
-def fleet(folder: Path, n: int, *settings: str) -> Iterator[Fleet]:
+def fleet(folder: Path, n: int, *, survives: bool = False) -> Iterator[Fleet]:
     """Yields a fleet that is ready."""
-    it = Fleet(folder, n, *settings)
+    it = Fleet(folder, n, survives=survives)
     try:
         yield it
     finally:
         it.close()
 
 
-def run_chaos(folder: Path, kinds: Sequence[str], *, n_servers: int = 2, n_clients: int = 16) -> dict[str, Any]:
-    """Strikes these faults in turn, each at a random server. Returns the verdict as data."""
-    known, rng = goldens(), random.Random(len(kinds))
-    with fleet(folder, n_servers) as it:
+def run_chaos(
+    folder: Path,
+    kinds: Iterable[str],
+    *,
+    n_servers: int = 2,
+    n_clients: int = 16,
+    seconds: float = math.inf,
+    survives: bool = False,
+) -> dict[str, Any]:
+    """Strikes these faults in turn, each at a random server, at most for so long. Returns the verdict as data."""
+    known, rng, began = goldens(), random.Random(n_servers), time.monotonic()
+    with fleet(folder, n_servers, survives=survives) as it:
         load = ResumingLoad(it.target, known, n_clients)
         try:
-            for kind in kinds:
+            for kind in takewhile(lambda _: not load.problems and time.monotonic() < began + seconds, kinds):
+                if survives:
+                    # Such a server is soon ready again. Of three breaks without a token a stream ends (RSM-4).
+                    load.wait_for_all()
                 it.strike(rng, kind)
         finally:
             problems = load.stop()
         return {
             "ok": not problems,
             "problems": problems[:100],
+            "seconds": round(time.monotonic() - began, 1),
+            "kills": sum(it.n_done[kind] for kind in KILLS),
             "faults": dict(it.n_done),
             "streams": load.tally.n_streams,
             "resumed": load.tally.n_resumed,
