@@ -63,6 +63,10 @@ apart() {
   (PATH="$PWD/build/ci-$name/bin:$PATH" counted "$name" "${@:2}")
 }
 
+# Options of pytest-asyncio for the clients of OpenAI's API.
+# shellcheck disable=SC2034
+one_loop=(-o asyncio_mode=auto -o asyncio_default_test_loop_scope=session -o asyncio_default_fixture_loop_scope=session)
+
 # The source of llama.cpp in the source distribution of its Python package, which has its converter and its tests.
 llama_cpp=build/ci-llama-cpp
 if [ -e "$llama_cpp/source" ]; then

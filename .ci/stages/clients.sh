@@ -4,5 +4,4 @@ source "$(dirname "$0")/../lib.sh"
 
 mapfile -t tools < <(extra test | grep -v '^openai==')
 mapfile -t clients < <(extra clients)
-options=(-o asyncio_mode=auto -o asyncio_default_test_loop_scope=session -o asyncio_default_fixture_loop_scope=session)
-shared=no apart clients "${tools[@]}" "${clients[@]}" -- tests/service/clients_of_openai --all "${options[@]}"
+shared=no apart clients "${tools[@]}" "${clients[@]}" -- tests/service/clients_of_openai --all "${one_loop[@]}"

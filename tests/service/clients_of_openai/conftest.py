@@ -8,7 +8,8 @@ import pytest
 
 from imp_service.models import demo_model_path
 from support.files.context_length import with_context
-from support.servers.http_served import HttpServed, serve_http
+from support.servers.client_served import serve_for_clients
+from support.servers.http_served import HttpServed
 from support.servers.served_models import from_file
 from support.servers.vision_served import vision_model
 from support.text.tool_templates import HERMES
@@ -39,12 +40,12 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServed]:
     template.write_text(HERMES)
     model.write_bytes(with_context(demo_model_path(), CONTEXT))
     settings = (f"model.overrides.chat_template={template}", "kv.bytes=256MiB")
-    with serve_http(*settings, model=from_file(model)) as served:
+    with serve_for_clients(*settings, model=from_file(model)) as served:
         yield served
 
 
 @pytest.fixture(scope="session")
 def sighted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServed]:
     """A server with a tiny model that reads images."""
-    with serve_http(model=vision_model(tmp_path_factory.mktemp("sighted"))) as served:
+    with serve_for_clients(model=vision_model(tmp_path_factory.mktemp("sighted"))) as served:
         yield served

@@ -18,7 +18,8 @@ from imp_service.models import demo_model_path
 from imp_service.text import ChatPrompt, ConstraintKind, ConstraintSpec
 from support.files.context_length import with_context
 from support.run.patience import HANGS_AFTER
-from support.servers.http_served import DEMO_MODEL, serve_http
+from support.servers.client_served import serve_for_clients
+from support.servers.http_served import DEMO_MODEL
 from support.servers.served_models import from_file
 from support.text.tool_templates import HERMES
 
@@ -64,7 +65,7 @@ def test_msg_11_an_agent_repairs_a_file(tmp_path: Path, monkeypatch: pytest.Monk
     (work / "add.py").write_text("def add(a, b):\n    return a - b\n\n\nprint(add(2, 3))\n")
     asked = hold_to(monkeypatch, tuple(map(said, COMMANDS)))
     settings = (f"model.overrides.chat_template={template}", "kv.bytes=512MiB")
-    with serve_http(*settings, model=from_file(model)) as http:
+    with serve_for_clients(*settings, model=from_file(model)) as http:
         url = http.url.removesuffix("/v1")
         own = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "any", "MSWEA_GLOBAL_CONFIG_DIR": str(tmp_path)}
         command = [sys.executable, "-m", "minisweagent.run.mini", "-m", f"anthropic/{DEMO_MODEL}", "-y"]

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from support.models.tiny_judge import write_judge
-from support.servers.http_served import HttpServed, serve_http
+from support.servers.client_served import serve_for_clients
+from support.servers.http_served import HttpServed
 from support.servers.served_models import from_file
 from support.servers.vector_served import POOLED, TEXTS, bytes_of, embed
 
@@ -41,7 +42,7 @@ KEY = "any"
 
 @pytest.fixture(scope="module")
 def pooled() -> Iterator[HttpServed]:
-    with serve_http(POOLED) as served:
+    with serve_for_clients(POOLED) as served:
         yield served
 
 
@@ -56,7 +57,7 @@ def closed() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServed]:
     path = write_judge(tmp_path_factory.mktemp("judge") / "judge.gguf")
-    with serve_http("model.overrides.pooling=yes_no", model=from_file(path)) as served:
+    with serve_for_clients("model.overrides.pooling=yes_no", model=from_file(path)) as served:
         yield served
 
 

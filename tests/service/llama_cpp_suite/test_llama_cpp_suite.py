@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.config import read_settings
-from support.llama_cpp_suite.llama_server import command
+from support.llama_cpp_suite.llama_server import THROUGH_FRONT, command
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN = ROOT / "tests" / "support" / "llama_cpp_suite" / "run"
@@ -35,6 +35,12 @@ def test_oai_6_options_of_llama_server_become_settings_of_imp() -> None:
     assert not settings.http.playground and settings.http.origins == ("*",)
     digest = hashlib.sha256(b"secret").hexdigest()
     assert Path(str(settings.auth.token_file)).read_text() == f"{digest} data,read,admin *\n"
+
+
+def test_iso_3_the_suite_can_run_through_a_front(monkeypatch: pytest.MonkeyPatch) -> None:
+    direct = command(["--port", "9"])
+    monkeypatch.setenv(THROUGH_FRONT, "1")
+    assert command(["--port", "9"]) == [*direct[:4], "--survive", *direct[4:]]
 
 
 @pytest.mark.timeout(SECONDS)

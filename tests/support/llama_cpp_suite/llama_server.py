@@ -13,6 +13,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+# With the value 1, the suites of other projects reach imp through a front: this one `imp serve --survive`.
+THROUGH_FRONT = "IMP_THROUGH_FRONT"
 # Names that the suite's calls of OpenAI's client send; llama-server does not look at them.
 NAMES_OF_OPENAI = ["gpt-3.5-turbo", "gpt-3.5-turbo-instruct", "gpt-4.1", "davinci-002", "codellama70b"]
 
@@ -74,6 +76,8 @@ def command(arguments: Sequence[str]) -> list[str]:
     """Returns the command of imp for these arguments of llama-server."""
     options, _ = parser().parse_known_args(arguments)
     made = ["imp", "serve", "--listen", "127.0.0.1:0"]
+    if os.environ.get(THROUGH_FRONT) == "1":
+        made.append("--survive")
     for host in options.host.split(","):
         made += ["--http", f"[{host}]:{options.port}" if ":" in host else f"{host}:{options.port}"]
     if options.ctx_size:

@@ -24,7 +24,12 @@ from support.run.patience import HANGS_AFTER
 ROOT = Path(__file__).resolve().parents[3]
 SERVE = Path(sys.executable).with_name("serve")
 # Ray's own limits are seconds, which a busy machine may need just to import Ray. Ray repeats a check that was too late.
-PATIENT = {"RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60", "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "60"}
+PATIENT = {
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
+    "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "60",
+    # Ray's own is 15: on a busy machine its workers would not run.
+    "RAY_worker_niceness": "0",
+}
 
 
 def free_ports(n: int) -> list[int]:

@@ -36,6 +36,8 @@ def favoured(*tokens: int) -> dict[str, Any]:
 
 FEW = favoured(*range(300, 306))
 ENDS = favoured(EOS)
+# This model reads no images. Other tests show what the numbers do with one that does.
+NO_IMAGES = Case({"max_pixels": 4096}, refusal=(400, "field_invalid"))
 COMMON: Mapping[str, Case] = {
     "temperature": Case(0),
     "top_p": Case(0.01),
@@ -89,6 +91,7 @@ CASES: Mapping[str, tuple[Table, Mapping[str, Case]]] = {
             "top_logprobs": Case(3, {"logprobs": True}),
             "add_generation_prompt": Case(False),
             "best_of": Case(2, refusal=(400, "field_invalid")),
+            "mm_processor_kwargs": NO_IMAGES,
             "continue_final_message": Case(
                 True, {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Well"}]}
             ),
@@ -102,6 +105,8 @@ CASES: Mapping[str, tuple[Table, Mapping[str, Case]]] = {
             "logprobs": Case(2),
             "echo": Case(True),
             "best_of": Case(2, refusal=(400, "field_invalid")),
+            # Its vocabulary has no tokens for it.
+            "suffix": Case("the end", refusal=(400, "not_supported_by_model")),
         },
     ),
     "/v1/responses": (
@@ -117,6 +122,7 @@ CASES: Mapping[str, tuple[Table, Mapping[str, Case]]] = {
             "metadata": Case({"a": "b"}),
             "time_limit": Case(1e-9, {"max_output_tokens": 200, "ignore_eos": True}),
             "cache_salt": Case("third"),
+            "mm_processor_kwargs": NO_IMAGES,
         },
     ),
 }
