@@ -25,7 +25,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="ADDRESS",
         nargs="+",
         action="extend",
-        help="the HTTP of a server: host:port, a port of 127.0.0.1, or unix:///path; a name is all of its addresses",
+        help="a server: [https://]host:port, a port of 127.0.0.1, or unix:///path; a name is all of its addresses",
     )
     parser.add_argument(
         "--http",
@@ -59,10 +59,10 @@ def run(arguments: Namespace) -> int:
 async def _relay(settings: "Settings", signals: StopSignals) -> int:
     """Until a signal, and until the open requests have ended or the grace of the drain is over."""
     from imp_service.cli.serve.shown_lines import END_LINE, http_lines, is_for_people, print_message
-    from imp_service.front.relay import Front
-    from imp_service.front.server import FrontServer, until_drained
-    from imp_service.front.state import front_options
-    from imp_service.front.upstreams import Upstreams
+    from imp_service.front.relay.front import Front
+    from imp_service.front.relay.server import FrontServer, until_drained
+    from imp_service.front.relay.state import front_options
+    from imp_service.front.relay.upstreams import Upstreams
     from imp_service.telemetry.log import Log
     from imp_service.telemetry.log_capture import capture
 
@@ -70,9 +70,9 @@ async def _relay(settings: "Settings", signals: StopSignals) -> int:
     restore_logging = capture(log)
     notifier = Notifier(lambda message: log.warning("notify", message=message))
     try:
-        server = FrontServer(settings, log)
-        upstreams = Upstreams(settings.front.to, log=log)
-        front = Front(upstreams, front_options(settings), log)
+        server = FrontServer(settings, log, has_metrics=True)
+        upstreams = Upstreams(settings.front.to, log=log, trust=server.trust)
+        front = Front(upstreams, front_options(settings, has_metrics=True), log)
         stopping = asyncio.Event()
 
         def on_stop(name: str) -> None:
@@ -89,7 +89,8 @@ async def _relay(settings: "Settings", signals: StopSignals) -> int:
                 http = http_lines(settings, server.addresses, requires_tokens=False)
                 print_message([], [f"relaying to {' and '.join(settings.front.to)}", *http, END_LINE])
             else:
-                log.info("front serving", http=tuple(server.addresses), to=settings.front.to)
+                metrics = {} if server.metrics_address is None else {"metrics": server.metrics_address}
+                log.info("front serving", http=tuple(server.addresses), to=settings.front.to, **metrics)
             notifier.send(READY, "relaying")
             with notifier.keep_alive(lambda: True):
                 await stopping.wait()

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 UNIX = "unix://"
+# Of a Unix socket without a file, for which the kernel has chosen a name.
+ABSTRACT = "unix-abstract:"
 INHERITED = "fd:"
 # Wildcard host -> the loopback address of the same family.
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
@@ -29,7 +31,14 @@ class Address:
     @property
     def is_unix(self) -> bool:
         """No TCP. An inherited TCP socket gets its address when it is taken over."""
-        return self.socket_path is not None or self.descriptor is not None
+        return self.unix_name is not None or self.descriptor is not None
+
+    @property
+    def unix_name(self) -> str | None:
+        """What the kernel calls a Unix socket: its path, or a name that begins with NUL; None for any other."""
+        if self.text.startswith(ABSTRACT):
+            return "\0" + self.text.removeprefix(ABSTRACT)
+        return None if self.socket_path is None else str(self.socket_path)
 
     @property
     def host(self) -> str:

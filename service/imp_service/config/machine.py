@@ -72,6 +72,17 @@ def waiting_seconds(pid: int, root: Path = Path("/")) -> dict[str, float]:
     return found
 
 
+def n_killed_for_memory(root: Path = Path("/")) -> int:
+    """How many processes the kernel has killed for memory so far: of the process's control group, or of the machine."""
+    counters = [group / name for group in _groups(root, "memory") for name in ("memory.events", "memory.oom_control")]
+    for counter in (*counters, root / "proc/vmstat"):
+        for line in _read(counter).splitlines():
+            name, _, number = line.partition(" ")
+            if name == "oom_kill" and number.isdigit():
+                return int(number)
+    return 0
+
+
 def resolve_threads(config: Config, root: Path = Path("/")) -> Config:
     """Settings with `device.threads` resolved, if it is auto."""
     device = config.settings.device

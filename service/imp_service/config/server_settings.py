@@ -8,11 +8,14 @@ from imp_service.config.quantities import Duration, Size
 from imp_service.config.table import key
 
 PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4})"
-_ADDRESS = rf"unix:///.+|(?!fd:)(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):{PORT}"
+_TCP = rf"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):{PORT}"
+_ADDRESS = rf"unix:///.+|(?!fd:){_TCP}"
 ADDRESS = String(
     "host:port such as 127.0.0.1:8000, [IPv6]:port or unix:///path, with a port of at most 65535", pattern=_ADDRESS
 )
 HTTP_ADDRESS = String(f"{ADDRESS.what}, or fd:N of a listening socket", pattern=rf"fd:[0-9]{{1,5}}|{_ADDRESS}")
+# Of a server behind a front.
+SERVER_ADDRESS = String(f"{ADDRESS.what}, or https://host:port", pattern=rf"{_ADDRESS}|https://{_TCP}")
 PATH = String("a path")
 ORIGIN = String("an origin such as https://chat.example.com, or *", pattern=r"\*|https?://[^/\s]+")
 HOST = String("a host name without port", pattern=r"[a-z0-9.-]{1,253}")
@@ -76,9 +79,12 @@ class FrontSettings:
         Boolean(), False, "imp serve runs its engine as a process of its own, and starts it again when it ends"
     )
     to: tuple[str, ...] = key(
-        ListOf(ADDRESS, 8),
+        ListOf(SERVER_ADDRESS, 8),
         (),
-        "imp front: addresses of servers, of HTTP; a name is all of its addresses",
+        "imp front: addresses of servers over HTTP, or https://host:port; a name is all of its addresses",
+    )
+    ca: str | None = key(
+        PATH, None, "authorities (PEM) of the certificates of https:// servers; unset: the system's", example="ca.crt"
     )
     hold: timedelta = key(
         Duration("0ms", "10m"), timedelta(seconds=10), "a call waits for a server that is ready this long"

@@ -1,1 +1,1 @@
-"""The front: holds the connections of HTTP clients, relays their calls, and joins the halves of broken streams."""
+"""The front: holds the connections of HTTP clients and has no model; relays calls, and can run an engine process."""

@@ -16,6 +16,8 @@ from imp_service.serving.message_memory import SMALL_MESSAGE_BYTES, MessageLimit
 
 Headers = Iterable[tuple[str, str]]
 JSON = "application/json"
+# In which a front names the peer of a call to its own engine process.
+PEER = "imp-peer"
 # The headers of every response.
 FIXED_HEADERS = {"server": "imp", "x-content-type-options": "nosniff"}
 
@@ -61,6 +63,11 @@ class Exchange(ABC):
     is_spare = False
     # When a body that has begun must be complete.
     _body_by: float | None = None
+
+    def allow(self, seconds: float) -> None:
+        """Somebody else than the client has delayed the body by so much."""
+        if self._body_by is not None:
+            self._body_by += seconds
 
     @property
     def query(self) -> list[tuple[str, str]]:
@@ -133,4 +140,4 @@ class Exchange(ABC):
 
     @abstractmethod
     def break_off(self) -> None:
-        """Ends the connection in the middle of a response that has no rest. Nothing more can be sent."""
+        """Ends the connection in the middle of a response that has no rest. The client can tell this from its end."""

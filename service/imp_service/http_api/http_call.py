@@ -39,8 +39,8 @@ class HttpCall(Call):
     error_code: str | None = None
     # Writes the body of a failure as the last event of a stream; None: as every stream of the API has it.
     failure_event: Callable[[bytes], bytes] | None = None
-    # Writes what replaces that event for a caller that then resumes; None, here and from it: the event is sent.
-    end_mark: Callable[[Failure], bytes | None] | None = None
+    # Writes that event, or what replaces it, for a caller that can resume.
+    mark_failure: Callable[[Failure, bytes], bytes] | None = None
     # The connection is closed after a response that is sent before the body was read.
     has_read_body: bool = True
 
@@ -113,7 +113,7 @@ class HttpTransport:
                 closes = failure.reason == DRAINING or not call.has_read_body
                 await call.exchange.reply(status_of(failure), headers, body, closes=closes)
             elif call.body is None:
-                resumes = None if call.end_mark is None else call.end_mark(failure)
-                await call.exchange.end(resumes or (call.failure_event or call.form.event)(body))
+                event = (call.failure_event or call.form.event)(body)
+                await call.exchange.end(event if call.mark_failure is None else call.mark_failure(failure, event))
         except Exception as unsent:
             raise caller_has_gone() from unsent

@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
 import socket
 import ssl
 import struct
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from enum import Enum
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import HttpVersion10, web
 from aiohttp.web_protocol import RequestHandler
 
 from imp_service.config.server_settings import HttpSettings
-from imp_service.http_api.exchange import FIXED_HEADERS, JSON, Exchange, Headers, Times
+from imp_service.http_api.connection_places import SPARE_PLACES, ConnectionPlaces, ConnectionUse
+from imp_service.http_api.exchange import FIXED_HEADERS, JSON, PEER, Exchange, Headers, Times
 from imp_service.http_api.guard import HttpRefusal
 from imp_service.http_api.host_names import split_target
 from imp_service.http_api.openai.form import error_body
@@ -34,11 +33,10 @@ MAX_HEADERS = 100
 LINGER_SECONDS = 2.0
 # The most bytes that one read takes from a connection.
 RECEIVED_BYTES = 16 * 1024
-# Connections beyond connection.max_connections that only probes may use, and how long one waits for its head.
-SPARE_PLACES = 16
+# How long a spare connection waits for its head.
 SPARE_SECONDS = 2.0
-# The process, user and group at the other end of a Unix socket.
-PEER = struct.Struct("3i")
+# SO_LINGER: what is unsent is dropped.
+RESET = struct.pack("ii", 1, 0)
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 # aiohttp would report requests that it cannot parse, which are the client's fault.
 QUIET = logging.getLogger("imp.http")
@@ -55,8 +53,8 @@ class AiohttpExchange(Exchange):
         location, mark, query = request.raw_path.partition("?")
         authority, self.path = split_target(location)
         self.target = f"{self.path}{mark}{query}"
-        self.peer = _peer(request)
         pairs = [(name.lower(), value) for name, value in request.headers.items()]
+        self.peer = (connection.is_from_front and dict(pairs).get(PEER)) or _peer(request)
         self.is_http_1_1 = request.version != HttpVersion10
         if authority is not None and ("host" in dict(pairs) or not self.is_http_1_1):
             # As RFC 9112 says, the target's host takes the place of the header, which HTTP/1.1 requires nevertheless.
@@ -149,6 +147,13 @@ class AiohttpExchange(Exchange):
             self._stop_watching()
 
     def break_off(self) -> None:
+        response, transport = self.response, self._request.transport
+        if response is not None and transport is not None and not response.chunked and response.content_length is None:
+            # To this client the end of the connection is that of the response, so it is reset.
+            made = transport.get_extra_info("socket")
+            if made.family != socket.AF_UNIX:
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            transport.abort()
         self._connection.force_close()
 
     def _watch_reading(self, n_before: float) -> None:
@@ -196,8 +201,13 @@ class HttpConnection(RequestHandler):
         self.body_since: float | None = None
         self._head_timer: asyncio.TimerHandle | None = None
 
+    @property
+    def is_from_front(self) -> bool:
+        """At the other end is the front of this process."""
+        return self._server is not None and self._server.is_for_front
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        place = self._server.place_for(self) if self._server.admits(transport) else None
+        place = self._server.place_for(self, transport)
         if place is None:
             # aiohttp never sees it.
             transport.abort()  # type: ignore[attr-defined]
@@ -220,7 +230,7 @@ class HttpConnection(RequestHandler):
     def connection_lost(self, error: BaseException | None) -> None:
         self._stop_waiting()
         if self._server is not None:
-            self._server.forget(self)
+            self._server.places.leave(self)
             super().connection_lost(error)
 
     def data_received(self, data: bytes) -> None:
@@ -271,13 +281,6 @@ class HttpConnection(RequestHandler):
         self.force_close()
 
 
-class ConnectionUse(Enum):
-    """What a connection may be used for."""
-
-    ANY = "any"
-    SPARE = "spare"
-
-
 class Server(web.Server):
     """Makes the connections of one listener, up to a number. Spare ones beyond it are for probes alone."""
 
@@ -294,14 +297,12 @@ class Server(web.Server):
         """`max_unsent_bytes`: with so many that a client has not read, write() waits. None: the default of asyncio."""
         super().__init__(self._answer, handler_cancellation=True)
         self.max_unsent_bytes = max_unsent_bytes
+        # Only the front of this process connects, and says who the clients are.
+        self.is_for_front = False
         self._handle = handle
         self.times = Times.of(settings)
         self.max_connections = max_connections
-        self._n_spare = n_spare
-        # Only processes of this user may connect.
-        self.is_for_own_user = False
-        # In the order in which they came.
-        self._spare: dict[HttpConnection, None] = {}
+        self.places = ConnectionPlaces(max_connections, n_spare, self.times.part)
         self._options: dict[str, Any] = {
             "keepalive_timeout": settings.idle_timeout.total_seconds(),
             "max_line_size": MAX_LINE_BYTES,
@@ -318,46 +319,12 @@ class Server(web.Server):
     def __call__(self) -> HttpConnection:
         return HttpConnection(self, loop=self._loop, **self._options)
 
-    def admits(self, transport: asyncio.BaseTransport) -> bool:
-        """Whether the process at the other end may connect."""
-        if not self.is_for_own_user:
-            return True
-        peer = transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
-        return PEER.unpack(peer)[1] in (0, os.geteuid())
-
-    def place_for(self, connection: HttpConnection) -> ConnectionUse | None:
-        """The place of a new connection; None: there is none.
-
-        If all are taken, one whose body has been incomplete for too long gives way, and so does the oldest spare one.
-        """
-        if len(self._connections) - len(self._spare) < self.max_connections:
-            return ConnectionUse.ANY
-        slow = self._slowest()
-        if slow is not None:
-            slow.give_way()
-            return ConnectionUse.ANY
-        if not self._n_spare:
+    def place_for(self, connection: HttpConnection, transport: asyncio.BaseTransport) -> ConnectionUse | None:
+        """The place of a new connection; None: it may not connect, or there is none."""
+        if not self.places.admits(transport):
             return None
-        if len(self._spare) >= self._n_spare:
-            oldest = next(iter(self._spare))
-            del self._spare[oldest]
-            oldest.give_way()
-        self._spare[connection] = None
-        return ConnectionUse.SPARE
-
-    def forget(self, connection: HttpConnection) -> None:
-        """A connection has ended."""
-        self._spare.pop(connection, None)
-
-    def _slowest(self) -> HttpConnection | None:
-        """The connection whose body has been incomplete for longest, if that is longer than a part may take."""
-        before = self._loop.time() - self.times.part
-        slow = [
-            each
-            for each in self._connections
-            if isinstance(each, HttpConnection) and each.body_since is not None and each.body_since < before
-        ]
-        return min(slow, key=lambda each: each.body_since or 0.0, default=None)
+        others = cast("Collection[HttpConnection]", self._connections)  # this server makes no others
+        return self.places.take(connection, others, self._loop.time())
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         assert isinstance(request.protocol, HttpConnection)  # narrows: the server made it

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from imp_service.config.address import Address
 from imp_service.http_api.anthropic.api import Anthropic
 from imp_service.http_api.anthropic.form import ANTHROPIC, VERSION
+from imp_service.http_api.connection_places import SPARE_PLACES
 from imp_service.http_api.guard import Guard
 from imp_service.http_api.handler import HttpHandler
 from imp_service.http_api.models import Models
@@ -111,9 +112,11 @@ class Bound:
 class HttpServer:
     """Listens from bind() to stop(). On the event loop's thread."""
 
-    def __init__(self, state: ServerState, access: Access, *, has_public_front: bool = False) -> None:
+    def __init__(
+        self, state: ServerState, access: Access, *, has_front: bool = False, has_public_front: bool = False
+    ) -> None:
         """Nothing is bound yet."""
-        self._has_public_front = has_public_front
+        self._has_front, self._has_public_front = has_front, has_public_front
         self._state = state
         self._access = access
         self._tls = None if access.identity is None else server_context(access.identity)
@@ -175,7 +178,7 @@ class HttpServer:
             await listener.start()
 
     def _listener(self, bound: Bound) -> Listener:
-        from imp_service.http_api.listener import SPARE_PLACES, Listener, Server
+        from imp_service.http_api.listener import Listener, Server
 
         settings = self._state.settings
         limit = settings.limits.max_metadata_bytes
@@ -186,7 +189,8 @@ class HttpServer:
             routes, n_connections, tls, n_spare = self._scraped, MAX_SCRAPERS, None, 0
         handler = HttpHandler(self._state, self._access.authentication, routes, guard)
         server = Server(handler.answer, settings.http, n_connections, limit, n_spare)
-        server.is_for_own_user = is_abstract(bound.listening)
+        server.places.is_for_own_user = is_abstract(bound.listening)
+        server.is_for_front = self._has_front and not bound.is_for_metrics
         return Listener(bound.listening, server, None if bound.address.is_unix else tls)
 
     async def _until_serving(self, seconds: float) -> None:

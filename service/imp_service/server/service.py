@@ -38,18 +38,20 @@ class Service:
         *,
         reread: Callable[[], Config] | None = None,
         keys: Sequence[Token] = (),
+        has_front: bool = False,
         has_public_front: bool = False,
     ) -> None:
         """Raises ConfigError if a file that the settings name cannot be used. Nothing is bound yet.
 
         `reread` reads the sources of `config` again, for a reload. `keys` are tokens besides those of the settings.
+        `has_front`: HTTP comes from a front alone, which names its clients.
         `has_public_front`: other machines reach HTTP through a front, though only this one reaches its socket.
         """
         self.state = ServerState(config, reread=reread)
         try:
             self._access = Access(self.state, keys)
             self.server = GrpcServer(self.state, self._access)
-            self.http = HttpServer(self.state, self._access, has_public_front=has_public_front)
+            self.http = HttpServer(self.state, self._access, has_front=has_front, has_public_front=has_public_front)
         except BaseException:
             self.state.close()
             raise
@@ -123,7 +125,7 @@ class Service:
                 "kernels", weights=plan.dtype, tensors=plan.n_tensors, kernels=" ".join(plan.kernels)
             )
         self.state.telemetry.log.info("speculation", drafters=model.drafters_text or "none")
-        self.state.telemetry.log.info("fingerprint", digest=model.fingerprint.digest, **model.fingerprint.parts)
+        self.state.telemetry.log.debug("fingerprint", digest=model.fingerprint.digest, **model.fingerprint.parts)
         self.state.adopt(model)
         return True
 

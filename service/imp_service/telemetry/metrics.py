@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from imp_service.api.resume import MISMATCHES
 from imp_service.telemetry.engine_numbers import EngineCollector
+from imp_service.telemetry.exposition import exposition
 from imp_service.telemetry.method import Method
 from imp_service.telemetry.weighted_histogram import WeightedHistogram
 
@@ -55,18 +56,6 @@ class DroppedLines(Collector):
         for cause, n in self._n_dropped().items():
             family.add_metric([cause], n)
         yield family
-
-
-class _Exported(Collector):
-    """A registry without the _created samples, which would double the size of the page."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-
-    def collect(self) -> Iterator[Metric]:
-        for metric in self._registry.collect():
-            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
-            yield metric
 
 
 class Metrics:
@@ -198,7 +187,7 @@ class Metrics:
 
     def render(self) -> bytes:
         """All series as Prometheus text."""
-        return generate_latest(_Exported(self.registry))
+        return exposition(self.registry)
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
         return Counter(name, text, labels, registry=self.registry)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import random
 import signal
+import socket
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from support.machine.command_line import error_lines
 from support.machine.process_numbers import stat_fields
 from support.run.patience import HANGS_AFTER
 from support.run.pauses import pause
 from support.run.release_run import repetitions
+from support.servers.engine_starts import children
 from support.servers.server_process import ServerProcess, start_to_its_end
 
 GREETING = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "temperature": 0}
@@ -35,11 +40,19 @@ class Survivor:
         self.server = server
         self.facts = server.wait_until_ready()
         (self.address,) = self.facts["http"]
+        (self._parent,) = {*children(server.pid)} - {self.engine_pid}
 
     @property
     def engine_pid(self) -> int:
         """The engine process that has served last."""
         return int(json.loads(self.server.ready_file.read_text())["engine_pid"])
+
+    @property
+    def parent_pid(self) -> int:
+        """The oldest child of the front but the engine process; that of the last look if there is none."""
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            self._parent = min({*children(self.server.pid)} - {self.engine_pid}, default=self._parent)
+        return self._parent
 
     def status(self, path: str) -> int:
         """The status of a GET."""
@@ -195,32 +208,48 @@ def test_iso_7_c04_a_start_that_cannot_be_ends_with_its_status_and_one_line(
     assert said in line
 
 
+def test_iso_7_w18_the_front_ends_at_once_if_an_address_of_its_engine_process_is_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ran = start_to_its_end(tmp_path, "--survive", "--http", "0", "--listen", address)
+    assert ran.returncode == 75, ran.stderr
+    (line,) = error_lines(ran.stderr)
+    assert "ADDRESS_IN_USE" in line and address in line
+
+
 Act = Callable[[Survivor], Any]
 
 
-def _kill(number: int, *, is_front: bool) -> Act:
+def _kill(number: int, pid_of: Callable[[Survivor], int]) -> Act:
     def act(it: Survivor) -> None:
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):
-            os.kill(it.server.pid if is_front else it.engine_pid, number)
+            os.kill(pid_of(it), number)
 
     return act
 
 
+PROCESSES: dict[str, Callable[[Survivor], int]] = {
+    "front": lambda it: it.server.pid,
+    "parent": lambda it: it.parent_pid,
+    "engine": lambda it: it.engine_pid,
+}
 # The front is not waited for between acts, so that they meet starts, ends and drains.
 ACTS: dict[str, Act] = {
-    **{f"engine {signal.Signals(n).name}": _kill(n, is_front=False) for n in (9, 11, 15, 18, 19)},
-    **{f"front {signal.Signals(n).name}": _kill(n, is_front=True) for n in (15, 18, 19)},
-    "pause": lambda _: pause(0.3),
-}
+    f"{name} {number.name}": _kill(number, PROCESSES[name])
+    for name in PROCESSES
+    for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGCONT, signal.SIGSTOP)
+} | {"pause": lambda _: pause(0.3)}
 
 
 def test_iso_8_c05_c13_nothing_is_left_behind_whoever_dies_first(tmp_path: Path) -> None:
-    for n in range(repetitions(100, 2)):
-        chosen = random.Random(f"orders {n}").choices(list(ACTS), k=4)
+    """At last the front is killed: alone, or in a row with the others, who need not be there any more."""
+    rows = [row for n in (1, 2, 3) for row in permutations(PROCESSES, n) if "front" in row]
+    for n in range(repetitions(100, 3)):
+        rng = random.Random(f"orders {n}")
+        chosen = [*rng.choices(list(ACTS), k=rng.randrange(5)), *(f"{name} SIGKILL" for name in rows[n % len(rows)])]
         with survivor(tmp_path / f"{n}", "--listen", f"unix://{tmp_path}/{n}.sock") as it:
             for name in chosen:
                 ACTS[name](it)
-            os.kill(it.server.pid, signal.SIGKILL)
             it.server.process.wait(HANGS_AFTER)
             until_none_is_left(it.server.pid)
 
@@ -257,6 +286,33 @@ def test_iso_7_the_engine_has_the_environment_and_the_words_of_the_front(tmp_pat
         variables = Path(f"/proc/{it.engine_pid}/environ").read_bytes().split(b"\0")
         assert b"SECRET_OF_TEST=sk-secret" in variables
         assert it.facts["model"] == "mine" and "sk-secret" not in it.server.stderr
+
+
+def test_iso_18_the_engine_process_knows_the_clients_of_its_front(tmp_path: Path) -> None:
+    """Each of them is a peer in the log and, without a tenant, a caller of its own."""
+    with survivor(tmp_path) as it:
+        peers = []
+        for _ in range(2):
+            client = http.client.HTTPConnection(it.address, timeout=HANGS_AFTER)
+            client.connect()
+            host, port = client.sock.getsockname()
+            peers.append(f"ipv4:{host}:{port}")
+            client.request("GET", "/v1/models", headers={"imp-peer": "ipv4:10.9.9.9:1"})
+            assert client.getresponse().read()
+            client.close()
+        assert [line["peer"] for line in it.server.wait_for_calls("/v1/models", 2)] == peers
+
+
+def test_frt_7_the_series_of_both_processes_are_on_one_page(tmp_path: Path) -> None:
+    with survivor(tmp_path, settings=("http.public_metrics=true",)) as it:
+        os.kill(it.engine_pid, signal.SIGKILL)
+        it.chat()
+        with urllib.request.urlopen(f"http://{it.address}/metrics", timeout=HANGS_AFTER) as reply:
+            page = reply.read().decode()
+        samples = [each for family in text_string_to_metric_families(page) for each in family.samples]
+        found = {(each.name, *each.labels.values()): each.value for each in samples}
+        assert found["imp_front_deaths_total", "other"] == 1 and found["imp_front_upstreams", "ready"] == 1
+        assert found["imp_requests_started_total",] == 1  # since the engine process was started again
 
 
 def test_iso_7_a_front_has_no_model(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.config.cpus import Cpu
-from imp_service.config.machine import cpu_limit, memory_limit
+from imp_service.config.machine import cpu_limit, memory_limit, n_killed_for_memory
 
 V2 = {"proc/self/cgroup": "0::/\n"}
 V1 = {"proc/self/cgroup": "12:memory:/docker/7\n4:cpu,cpuacct:/docker/7\n1:name=systemd:/docker/7\n"}
@@ -154,3 +154,27 @@ def test_cfg_12_a_core_has_one_thread(quota: str, threads: int, reason: str, tmp
     cpus = [Cpu(number, core=number % 4, node=0) for number in range(8)]
     limit = cpu_limit(cpus, _machine(tmp_path, V2 | {"sys/fs/cgroup/cpu.max": f"{quota} 100000\n"}))
     assert (limit.threads, limit.reason) == (threads, reason)
+
+
+VMSTAT = {"proc/vmstat": "pgfault 77\noom_kill 9\n"}
+KILLED = {
+    "nothing": ({}, 0),
+    "v2": (VMSTAT | V2 | {"sys/fs/cgroup/memory.events": "low 0\nmax 5\noom 4\noom_kill 3\noom_group_kill 0\n"}, 3),
+    "v2 own group": (
+        {
+            "proc/self/cgroup": "0::/slice/imp\n",
+            "sys/fs/cgroup/slice/memory.events": "oom_kill 8\n",
+            "sys/fs/cgroup/slice/imp/memory.events": "oom_kill 2\n",
+        },
+        2,
+    ),
+    "v1": (V1 | VMSTAT | {f"{V1_MEMORY}/docker/7/memory.oom_control": "oom_kill_disable 0\noom_kill 1\n"}, 1),
+    "the machine's": (V2 | VMSTAT, 9),
+    "garbage": (V2 | VMSTAT | {"sys/fs/cgroup/memory.events": "oom_kill many\n"}, 9),
+}
+
+
+@pytest.mark.parametrize("case", KILLED)
+def test_iso_5_c11_the_kills_for_memory_are_those_of_the_own_group_or_of_the_machine(case: str, tmp_path: Path) -> None:
+    files, n_killed = KILLED[case]
+    assert n_killed_for_memory(_machine(tmp_path, files)) == n_killed

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imp_service.front.events import BadEvents, MarkedReader, Told
+from imp_service.front.relay.events import BadEvents, MarkedReader, Told
 from imp_service.serving.message_memory import MessageMemory
-from support.servers.scripted_engine import HEAD, ORIGIN, golden, mark, units
+from support.servers.scripted_engine import HEAD, ORIGIN, ROLE, golden, mark, unit, units
 
 MEMORY = 1024**2
 DATA = b'data: {"x":1}\n\n'
@@ -36,6 +36,22 @@ def test_frt_2_a_stream_is_read_alike_however_it_is_cut() -> None:
         assert given_on == b": waiting\n\n" + golden(3)
         assert reader.is_whole
         assert told.resume() == {**HEAD, "sequences": [{"token_ids": [10, 11, 12], "finished": True}]}
+
+
+def test_frt_2_marks_are_taken_out_if_a_gateway_has_changed_the_ends_of_lines() -> None:
+    stream = (b": waiting\n\n" + b"".join(units(3))).replace(b"\n", b"\r\n")
+    for cut in range(len(stream) + 1):
+        given_on, reader, told = read(stream[:cut], stream[cut:])
+        assert given_on == (b": waiting\n\n" + golden(3)).replace(b"\n", b"\r\n")
+        assert reader.is_whole
+        assert told.resume() == {**HEAD, "sequences": [{"token_ids": [10, 11, 12], "finished": True}]}
+
+
+def test_iso_2_the_rest_of_a_stream_may_have_other_ends_of_lines() -> None:
+    told = read(b"".join(units(5)[:3]))[2]
+    given_on, reader, told = read(b"".join(units(5, told.resume())).replace(b"\n", b"\r\n"), told=told)
+    assert given_on.replace(b"\r", b"") == golden(5)[len(golden(2)) - len(b'data: {"end":true}\n\ndata: [DONE]\n\n') :]
+    assert b": imp" not in given_on and reader.is_whole
 
 
 @given(sizes=st.lists(st.integers(1, 40), min_size=1))
@@ -84,6 +100,12 @@ def test_iso_2_the_rest_of_a_stream_joins_what_came_before() -> None:
     assert told.resume()["sequences"][0]["token_ids"] == [10, 11, 12, 13, 14]
 
 
+def test_iso_2_the_end_of_an_answer_without_a_rest_is_not_given_again() -> None:
+    told = read(b"".join(units(2)))[2]
+    given_on, reader, _ = read(*units(2, told.resume()), told=told)
+    assert (given_on, reader.is_whole) == (b"", True)
+
+
 @pytest.mark.parametrize(
     "stream",
     [
@@ -101,11 +123,54 @@ def test_frt_2_a_stream_without_marks_passes_as_it_is(stream: bytes) -> None:
         assert reader.is_whole
 
 
-def test_frt_2_an_event_without_a_mark_ends_what_can_be_resumed() -> None:
-    given_on, reader, _ = read(b"".join(units(5)[:2]) + b'data: {"error":{}}\n\n')
-    assert given_on.endswith(b'data: {"error":{}}\n\n')
-    assert reader.is_over
+# What SMG writes where its server ends.
+OF_A_GATEWAY = b'data: {"error":{"message":"Stream error","type":"stream_error"}}\n\ndata: [DONE]\n\n'
+
+
+def test_frt_3_what_a_gateway_writes_behind_a_cut_is_not_given_on() -> None:
+    stream = b"".join(units(3))
+    for cut in range(len(stream)):
+        begin, reader, told = read(stream[:cut] + OF_A_GATEWAY)
+        assert (str(reader.cut)[:4], reader.is_over) == ("an e", False), stream[:cut]
+        rest, reader, _ = read(b"".join(units(3, told.resume())), told=told)
+        assert begin + rest == golden(3), stream[:cut]
+        assert reader.is_whole
+
+
+def test_frt_3_what_a_gateway_writes_behind_the_last_event_is_dropped() -> None:
+    given_on, reader, _ = read(b"".join(units(3)), OF_A_GATEWAY)
+    assert (given_on, reader.cut, reader.is_whole) == (golden(3), None, True)
+
+
+def test_frt_3_a_sequence_that_ends_before_another_begins_does_not_end_the_stream() -> None:
+    _, reader, _ = read(mark(**HEAD, events=0) + mark(finished=[0], events=0) + OF_A_GATEWAY)
+    assert (reader.cut, reader.is_whole) == ("an event without a mark", False)
+
+
+@pytest.mark.parametrize("comment", [b": keep-alive\n\n", b'event: ping\ndata: {"type":"ping"}\n\n'])
+def test_frt_3_what_a_gateway_writes_into_an_idle_stream_is_given_on(comment: bytes) -> None:
+    first, *others = units(3)
+    given_on, reader, _ = read(first, comment, *others)
+    assert given_on == golden(3).replace(ROLE, ROLE + comment)
     assert reader.is_whole
+
+
+def test_frt_3_a_cut_while_the_prompt_is_evaluated_is_seen() -> None:
+    given_on, reader, _ = read(mark(waiting=True) + OF_A_GATEWAY)
+    assert (given_on, reader.cut) == (b": waiting\n\n", "an event without a mark")
+
+
+def test_iso_2_the_error_of_a_server_ends_what_can_be_resumed() -> None:
+    error = b'data: {"error":{}}\n\n'
+    given_on, reader, _ = read(b"".join(units(5)[:2]) + unit(error, failed="INTERNAL") + DATA)
+    assert given_on.endswith(error + DATA)
+    assert (reader.is_over, reader.is_whole, reader.cut) == (True, True, None)
+
+
+def test_iso_2_a_stream_that_cannot_be_resumed_passes_as_it_is() -> None:
+    given_on, reader, _ = read(mark(waiting=True) + mark(origin=None), DATA + OF_A_GATEWAY)
+    assert given_on == b": waiting\n\n" + DATA + OF_A_GATEWAY
+    assert (reader.is_over, reader.is_whole, reader.cut) == (True, True, None)
 
 
 def test_iso_2_a_server_that_leaves_says_why() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,42 +15,14 @@ import pytest
 from support.run.pauses import pause_loop
 from support.run.quick_run import Repeats
 from support.servers.cut_after import cut_after
-from support.servers.front_served import FrontServed, front_served
+from support.servers.front_answers import ALONE, CHAT, MESSAGE, MESSAGES, REQUESTS, RESPONSES
+from support.servers.front_served import front_served, plain, ready
 from support.servers.http_served import HttpServed
-from support.servers.messages_served import CHAT_TOOLS, TOOLS, serve_template
+from support.servers.messages_served import serve_template
 from support.servers.ray_serve import free_ports
 from support.servers.server_process import ServerProcess
 from support.text.tool_templates import HERMES
 
-CHAT, COMPLETIONS, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"
-ALONE = ("chunk.max_tokens=1",)
-SCHEMA = {
-    "type": "object",
-    "properties": {"city": {"type": "string", "maxLength": 6}},
-    "required": ["city"],
-    "additionalProperties": False,
-}
-MESSAGE = [{"role": "user", "content": "Tell a story 😀"}]
-USAGE = {"stream_options": {"include_usage": True}}
-SAMPLED = {"temperature": 1.2, "seed": 11}
-SCHEMA_FORMAT = {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}
-REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "chat": (CHAT, {"messages": MESSAGE, "max_tokens": 24, **USAGE, **SAMPLED}),
-    "chat, n = 2": (CHAT, {"messages": MESSAGE, "max_tokens": 10, "n": 2, **USAGE, **SAMPLED}),
-    "chat, tools": (
-        CHAT,
-        {"messages": MESSAGE, "max_tokens": 40, "tools": CHAT_TOOLS, "tool_choice": "required", **SAMPLED},
-    ),
-    "chat, schema": (CHAT, {"messages": MESSAGE, "max_tokens": 40, "response_format": SCHEMA_FORMAT, **SAMPLED}),
-    "chat, logprobs": (CHAT, {"messages": MESSAGE, "max_tokens": 10, "logprobs": True, "top_logprobs": 2, **SAMPLED}),
-    "completions": (COMPLETIONS, {"prompt": "Once", "max_tokens": 24, "stop": ["e t"], **USAGE, **SAMPLED}),
-    "responses": (RESPONSES, {"input": "Tell a story", "max_output_tokens": 16, **SAMPLED}),
-    "messages": (MESSAGES, {"messages": MESSAGE, "max_tokens": 16, **SAMPLED}),
-    "messages, tools": (
-        MESSAGES,
-        {"messages": MESSAGE, "max_tokens": 40, "tools": TOOLS, "tool_choice": {"type": "any"}, **SAMPLED},
-    ),
-}
 DEATHS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGTERM)
 
 
@@ -59,27 +30,6 @@ DEATHS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServed]:
     with serve_template(tmp_path_factory.mktemp("here"), HERMES, *ALONE) as it:
         yield it
-
-
-def plain(content: bytes) -> list[str]:
-    """The events without what differs between two equal requests: ids, times and cached tokens.
-
-    The choices of one request take turns as they like, so their events are sorted by choice.
-    """
-    text = re.sub(r"[0-9a-f]{16}(?=[\"_-])", "ID", content.decode())
-    text = re.sub(r'"(created|created_at|cached_tokens|cache_read_input_tokens|input_tokens)":\d+', r'"\1":0', text)
-    events = [each for each in text.split("\n\n") if each and not each.startswith(":")]
-    if "chat.completion.chunk" not in text:
-        return events
-    return sorted(
-        events, key=lambda each: ((found := re.search(r'"index":(\d+),"delta"', each)) and int(found[1])) or 0
-    )
-
-
-async def ready(served: FrontServed, n: int = 1) -> None:
-    """Waits until so many upstreams are ready."""
-    while sum(each.is_ready for each in served.front.upstreams.all) < n:
-        await pause_loop(0.01)
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -221,6 +171,6 @@ def test_c01_streams_of_the_openai_package_survive_a_server(
             assert await asyncio.gather(*asking) == golden
             assert [each[1:] for each in golden] == [(["length"], 80)] * 8
             if death != signal.SIGTERM:
-                assert served.front.n_resumed > 0
+                assert served.front.resumed.total() > 0
 
     asyncio.run(run())

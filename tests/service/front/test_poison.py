@@ -10,15 +10,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from imp_service.front.admission import MAX_REFUSED, REFUSED_SECONDS, Turns
-from imp_service.front.upstreams import Child, Death
+from imp_service.front.relay.admission import MAX_REFUSED, REFUSED_SECONDS, Turns
+from imp_service.front.relay.upstreams import Child
+from imp_service.front.supervision.death import Death
 from support.run.pauses import pause_loop
 from support.run.quick_run import Repeats
 from support.servers.front_served import FrontServed, Got, front_served
 from support.servers.scripted_engine import EVENTS, Asked, Peer, ScriptedEngine, golden, units
 
 N = 24
-FAULT, KILLED = Death(signal=signal.SIGSEGV), Death(signal=signal.SIGKILL)
 
 
 class Process:
@@ -39,7 +39,7 @@ class Process:
         self.is_alive = True
         self.child.started(self.engine.address)
 
-    def die(self, death: Death) -> None:
+    def die(self, *, is_own_fault: bool = True) -> None:
         """The process ends, unless it has just ended."""
         if not self.is_alive:
             return
@@ -47,7 +47,7 @@ class Process:
         self.is_alive = False
         self.n_deaths += 1
         self.engine.kill()
-        self.child.died(death)
+        self.child.died(is_own_fault=is_own_fault)
         task = asyncio.get_running_loop().create_task(self.start())
         self.restarting.add(task)
         task.add_done_callback(self.restarting.discard)
@@ -63,14 +63,14 @@ class Process:
         sent = units(N, asked.resume)
         n_told = len(asked.told)
         if kills_at == -1:
-            self.die(FAULT)
+            self.die()
             return
         await peer.head(pairs=EVENTS)
         for i, unit in enumerate(sent):
             # Unit i has token n_told + i - 1.
             if kills_at is not None and n_told + i - 1 >= kills_at:
                 if engine is self.engine:
-                    self.die(FAULT)
+                    self.die()
                 return
             await peer.chunk(unit)
             await pause_loop(0.005)
@@ -125,7 +125,7 @@ def test_iso_5_deaths_from_outside_count_against_nobody() -> None:
             asking = [asyncio.create_task(served.stream(user=str(i))) for i in range(12)]
             for _ in range(12):
                 await pause_loop(0.06)
-                process.die(KILLED)
+                process.die(is_own_fault=False)
             return await asyncio.gather(*asking)
 
     assert {each.content for each in asyncio.run(run())} == {golden(N)}
@@ -138,7 +138,7 @@ def test_c03_poison_is_found_while_others_kill_the_process_too() -> None:
             bad = asyncio.create_task(served.stream(kills_at=3))
             for _ in range(4):
                 await pause_loop(0.15)
-                process.die(KILLED)
+                process.die(is_own_fault=False)
             return await asyncio.gather(*asking), await bad
 
     good, bad = asyncio.run(run())
@@ -168,7 +168,7 @@ def test_iso_7_when_the_process_is_given_up_every_call_ends() -> None:
             await pause_loop(0.08)
             assert process.child is not None  # narrows
             process.engine.kill()
-            process.child.died(FAULT)
+            process.child.died(is_own_fault=True)
             waiting = asyncio.create_task(served.stream(user="waits"))
             await pause_loop(0.1)
             served.front.give_up()
@@ -204,6 +204,7 @@ def test_iso_5_a_body_that_is_not_known_is_never_refused() -> None:
         (Death(signal=signal.SIGABRT), True),
         (Death(status=70), True),
         (Death(signal=signal.SIGKILL, by_watchdog=True), True),
+        (Death(signal=signal.SIGKILL, for_memory=True), True),
         (Death(signal=signal.SIGKILL), False),
         (Death(signal=signal.SIGTERM), False),
         (Death(status=0), False),
@@ -212,3 +213,4 @@ def test_iso_5_a_body_that_is_not_known_is_never_refused() -> None:
 )
 def test_iso_5_which_deaths_are_faults_of_the_process(death: Death, is_fault: bool) -> None:
     assert death.is_fault is is_fault
+    assert (death.cause != "other") is is_fault

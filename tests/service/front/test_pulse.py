@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from imp_service.front.pulse import LONGEST_SILENCE, LONGEST_START, ProbeAnswer, Pulse
+from imp_service.front.supervision.pulse import LONGEST_SILENCE, LONGEST_START, ProbeAnswer, Pulse
 
 
 class Machine:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from imp_service.front.upstreams import MAX_UPSTREAMS, Upstreams
+from imp_service.front.relay.names import Place
+from imp_service.front.relay.upstreams import MAX_UPSTREAMS, Upstreams
 from support.run.pauses import pause_loop
 from support.run.quick_run import Repeats
 from support.servers.front_served import FrontServed, Got, front_served
@@ -130,6 +131,24 @@ def test_iso_3_what_names_a_page_reaches_the_server_whatever_the_connection_says
     assert (arrived["host"], arrived["origin"]) == ("evil.example", "http://evil.example")
 
 
+@pytest.mark.parametrize("is_child", [True, False])
+def test_iso_18_only_the_fronts_own_process_is_told_who_the_client_is(is_child: bool) -> None:
+    async def run() -> tuple[dict[str, str], str]:
+        engine = ScriptedEngine(echo)
+        async with running(engine), front_served([] if is_child else [engine.address]) as served:
+            if is_child:
+                served.front.upstreams.add_child().started(engine.address)
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(b"GET /x HTTP/1.1\r\nhost: a\r\nimp-peer: forged\r\nconnection: close\r\n\r\n")
+            await reader.read()
+            port = writer.get_extra_info("sockname")[1]
+            writer.close()
+            return engine.asked[0].headers, f"ipv4:127.0.0.1:{port}"
+
+    headers, peer = asyncio.run(run())
+    assert headers.get("imp-peer") == (peer if is_child else None)
+
+
 def test_frt_2_a_stream_whose_marks_are_read_is_not_asked_for_in_compressed_form() -> None:
     engine = ScriptedEngine(echo)
 
@@ -139,6 +158,27 @@ def test_frt_2_a_stream_whose_marks_are_read_is_not_asked_for_in_compressed_form
 
     through(work, engine)
     assert ["accept-encoding" in asked.headers for asked in engine.asked] == [False, True]
+
+
+def test_iso_7_complete_answers_and_tokens_are_progress_and_pages_and_errors_are_not() -> None:
+    async def answer(asked: Asked, peer: Peer) -> None:
+        await peer.reply(b"{}", int(asked.target.rpartition("/")[2]))
+
+    async def progress(served: FrontServed, method: str, target: str) -> int:
+        before = served.front.progress
+        await served.get(target, method)
+        return served.front.progress - before
+
+    async def work(served: FrontServed) -> list[int]:
+        asked = [("POST", "/v1/x/200"), ("GET", "/v1/models/200"), ("POST", "/v1/x/500"), ("POST", "/v1/x/422")]
+        return [await progress(served, *each) for each in asked]
+
+    async def stream(served: FrontServed) -> int:
+        await served.stream()
+        return served.front.progress
+
+    assert through(work, ScriptedEngine(answer)) == [1, 0, 0, 0]
+    assert through(stream, ScriptedEngine(streaming(5))) == 5
 
 
 def test_c06_health_is_ready_for_two_seconds_more_and_live_speaks_of_the_front() -> None:
@@ -166,7 +206,7 @@ def test_w32_a_front_before_itself_never_gets_ready_and_refuses_the_loop() -> No
     async def run() -> tuple[int, Got]:
         engine = ScriptedEngine(echo)
         async with running(engine), front_served([engine.address], hold=0.5) as served:
-            served.front.upstreams.add(f"127.0.0.1:{served.port}")
+            served.front.upstreams.add(Place(f"127.0.0.1:{served.port}"))
             await pause_loop(0.5)
             via = served.front.upstreams.via
             return (await served.get("/health")).status, await served.get("/x", headers={"via": f"1.0 a, {via}"})
@@ -212,6 +252,31 @@ def test_w32_a_name_is_resolved_again_and_follows_its_addresses() -> None:
         return found
 
     assert asyncio.run(run()) == [["127.0.0.1:9", "127.0.0.2:9"], ["127.0.0.2:9", "127.0.0.3:9"]]
+
+
+def test_frt_1_a_name_that_cannot_be_resolved_keeps_its_servers_and_hides_no_others() -> None:
+    async def run() -> list[list[str]]:
+        found: list[list[str]] = []
+        known: dict[str, str] = {}
+
+        async def getaddrinfo(host: str, *_: Any, **__: Any) -> Any:
+            if host not in known:
+                raise OSError(-2, "Name or service not known")
+            return [(2, 1, 6, "", (known[host], 9))]
+
+        async with front_served(["no..name:9"]) as served:
+            found.append([each.address for each in served.front.upstreams.all])
+        asyncio.get_running_loop().getaddrinfo = getaddrinfo  # type: ignore[method-assign]
+        async with front_served(["gone.example:9", "a:9", "b:9"]) as served:
+            for now in ({"a": "127.0.0.1"}, {"b": "127.0.0.2"}, {"a": "127.0.0.3"}):
+                known.clear()
+                known.update(now)
+                await served.front.upstreams.resolve()
+                found.append(sorted(each.address for each in served.front.upstreams.all))
+        return found
+
+    one, two, three = "127.0.0.1:9", "127.0.0.2:9", "127.0.0.3:9"
+    assert asyncio.run(run()) == [[], [one], [one, two], [two, three]]
 
 
 def test_frt_1_the_ready_server_with_fewest_calls_is_asked() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from imp_service.front.restarts import MOST_DEATHS, WINDOW_SECONDS, Restarts
+from imp_service.front.supervision.restarts import FINAL, MOST_DEATHS, WINDOW_SECONDS, Restarts
+
+UNIT = Path(__file__).resolve().parents[3] / "conf" / "systemd" / "imp.service"
 
 DELAYS = [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4]
 
@@ -48,6 +52,12 @@ def test_iso_7_deaths_count_for_ten_minutes() -> None:
 def test_y26_refused_starts_are_tried_again_for_ever_and_count_as_no_deaths() -> None:
     restarts = Restarts(Clock())
     assert [restarts.refused() for _ in range(10)] == pytest.approx([*DELAYS[1:], 10.0, 10.0, 10.0])
+    assert {restarts.refused() for _ in range(2000)} == {10.0}
     assert restarts.died() == 0.0
     restarts.started()
     assert restarts.refused() == pytest.approx(0.1)
+
+
+def test_iso_7_systemd_gives_up_after_the_statuses_after_which_a_front_does() -> None:
+    (line,) = (line for line in UNIT.read_text().splitlines() if line.startswith("RestartPreventExitStatus="))
+    assert sorted(FINAL) == [int(word) for word in line.partition("=")[2].split()]

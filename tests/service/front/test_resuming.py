@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from imp_service.front import call
+from imp_service.front.relay import call
+from imp_service.front.relay.names import Place
 from support.run.pauses import pause_loop
 from support.run.quick_run import Repeats
 from support.servers.front_served import FrontServed, Got, front_served
@@ -143,7 +144,7 @@ def test_iso_2_a_server_that_hangs_after_its_address_has_gone_is_left_too() -> N
         await pause_loop(0.3)
         asking = asyncio.create_task(served.stream())
         await gone.wait()
-        served.front.upstreams.drop(engines[0].address)
+        served.front.upstreams.drop(Place(engines[0].address))
         async with asyncio.timeout(20):
             return await asking
 

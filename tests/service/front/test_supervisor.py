@@ -8,6 +8,7 @@ import errno
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Coroutine
 from pathlib import Path
@@ -16,8 +17,10 @@ from unittest import mock
 
 import pytest
 
-from imp_service.front import parent, pulse, restarts, supervisor
+from imp_service.config.machine import n_killed_for_memory
+from imp_service.front.supervision import engine_process, parent, pulse, restarts, supervisor
 from support.run.pauses import pause, pause_loop
+from support.servers.engine_starts import children
 from support.servers.supervised import Supervised, supervised
 
 QUICK = 0.001
@@ -42,7 +45,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(test)
 
 
-@pytest.mark.parametrize("status", [64, 65, 66, 69, 73, 75, 78])
+@pytest.mark.parametrize("status", [64, 65, 66, 69, 73, 74, 77, 78])
 def test_iso_7_c04_a_first_start_that_no_restart_helps_is_the_fronts_end(status: int) -> None:
     async def scene() -> None:
         async with supervised(f"exit={status}") as it:
@@ -53,7 +56,10 @@ def test_iso_7_c04_a_first_start_that_no_restart_helps_is_the_fronts_end(status:
     run(scene())
 
 
-@pytest.mark.parametrize("end", ["exit=71", "exit=0", "serve,exit=1", "kill=11", "serve,kill=9", "serve,exit=65"])
+ENDS = ["exit=71", "exit=75", "exit=0", "serve,exit=1", "kill=11", "serve,kill=9", "serve,exit=65"]
+
+
+@pytest.mark.parametrize("end", ENDS)
 def test_iso_7_c04_nine_deaths_without_a_token_end_the_front(quick_restarts: None, end: str) -> None:
     async def scene() -> None:
         async with supervised(end) as it:
@@ -83,7 +89,7 @@ def test_iso_7_a_server_that_dies_after_each_token_is_never_given_up(quick_resta
         async with supervised(SERVES) as it:
             for n in range(1, 13):
                 pid = await it.serving(n)
-                it.front.n_new_tokens += 1
+                it.front.progress += 1
                 os.kill(pid, signal.SIGKILL)
             assert "give up" not in it.front.told
 
@@ -101,9 +107,59 @@ def test_iso_7_a_death_is_one_line_with_its_cause_its_number_and_the_calls_that_
             lines = await it.lines("engine ended", 3)
             found = [(line["signal"], line["restart"], line["calls"]) for line in lines]
             assert found == [("SIGKILL", 1, 1), ("SIGSEGV", 2, 2), ("SIGRTMIN", 3, 3)]
-            assert [death.is_fault for death in it.front.deaths] == [False, True, False]
+            assert it.front.faults == [False, True, False]
 
     run(scene())
+
+
+class KilledForMemory:
+    """A counter file of the kernel for processes that are killed for memory, and the front that reads it."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._file = root / "sys/fs/cgroup/memory.events"
+        self._file.parent.mkdir(parents=True)
+        (root / "proc/self").mkdir(parents=True)
+        (root / "proc/self/cgroup").write_text("0::/\n")
+        self.write(3)
+        monkeypatch.setattr(engine_process, "n_killed_for_memory", lambda: n_killed_for_memory(root))
+
+    def write(self, n: int) -> None:
+        """The kernel has killed so many."""
+        self._file.write_text(f"low 0\noom 9\noom_kill {n}\n")
+
+
+def test_iso_5_c11_a_kill_for_memory_is_the_processs_own_fault_and_that_of_an_operator_is_not(
+    quick_restarts: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter = KilledForMemory(tmp_path, monkeypatch)
+
+    async def scene() -> None:
+        async with supervised(SERVES) as it:
+            os.kill(await it.serving(1), signal.SIGKILL)
+            second = await it.serving(2)
+            counter.write(4)
+            os.kill(second, signal.SIGKILL)
+            os.kill(await it.serving(3), signal.SIGKILL)
+            fourth = await it.serving(4)
+            counter.write(5)
+            os.kill(fourth, signal.SIGTERM)  # another process was killed for memory
+            await it.serving(5)
+            lines = await it.lines("engine ended", 4)
+            assert [line.get("why") for line in lines] == [None, "the kernel killed it for memory", None, None]
+            assert it.front.faults == [False, True, False, False]
+            assert it.front.deaths == {"other": 3, "memory": 1}
+
+    run(scene())
+
+
+def test_iso_8_a_dead_child_of_the_fronts_own_does_not_keep_orphans_behind_it() -> None:
+    own, *orphans = [os.posix_spawn(sys.executable, [sys.executable, "-V"], {}) for _ in range(3)]
+    for pid in (own, *orphans):
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    engine_process.reap_orphans({own})
+    left = children()
+    os.waitpid(own, 0)
+    assert own in left and set(orphans).isdisjoint(left)
 
 
 def test_iso_13_c10_a_process_that_loses_its_gpu_is_started_again_as_by_its_own_fault(quick_restarts: None) -> None:
@@ -113,7 +169,7 @@ def test_iso_13_c10_a_process_that_loses_its_gpu_is_started_again_as_by_its_own_
         async with supervised("serve,exit=70", SERVES) as it:
             await it.serving(2)
             assert [line["status"] for line in await it.lines("engine ended", 1)] == [70]
-            assert [death.is_fault for death in it.front.deaths] == [True]
+            assert it.front.faults == [True]
 
     run(scene())
 
@@ -121,7 +177,7 @@ def test_iso_13_c10_a_process_that_loses_its_gpu_is_started_again_as_by_its_own_
 async def _ended_after(it: Supervised, pid: int) -> float:
     """The seconds from now until the front has seen the process end."""
     begin = time.monotonic()
-    await it.until(lambda: bool(it.front.deaths), f"{pid} ends")
+    await it.until(lambda: bool(it.front.faults), f"{pid} ends")
     return time.monotonic() - begin
 
 
@@ -132,11 +188,12 @@ def test_iso_6_c02_a_stopped_process_is_ended_and_another_one_serves(quick_resta
             await pause_loop(0.5)  # it answers
             os.kill(pid, signal.SIGSTOP)
             assert await _ended_after(it, pid) >= 0.5
-            assert it.front.deaths[0].by_watchdog and it.front.deaths[0].is_fault
+            assert it.front.faults == [True]
             await it.serving(2)
             (line,) = await it.lines("engine ended", 1)
             # A stopped process does not see SIGABRT.
             assert (line["signal"], line["why"]) == ("SIGKILL", "no answer to /health/live for 0.7 s")
+            assert it.front.deaths == {"hang": 1}
 
     run(scene())
 
@@ -176,7 +233,7 @@ def test_iso_6_a_process_that_runs_a_twentieth_of_the_time_is_not_ended() -> Non
                 await pause_loop(0.95)
                 os.kill(pid, signal.SIGCONT)
                 await pause_loop(0.05)
-            assert it.front.deaths == []
+            assert it.front.faults == []
 
     run(scene())
 
@@ -191,7 +248,7 @@ def test_iso_6_c05_a_front_that_was_stopped_does_not_take_its_own_sleep_for_a_ha
             for _ in range(3):
                 pause(1.5)
                 await pause_loop(0.3)
-            assert it.front.deaths == []
+            assert it.front.faults == []
 
     run(scene())
 
@@ -230,7 +287,7 @@ def test_c13_killed_again_as_soon_as_it_is_started(quick_restarts: None) -> None
                 assert engine is not None  # narrows
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(engine.pid, signal.SIGKILL)
-                await it.until(lambda n=n: len(it.front.deaths) >= n, "died")  # type: ignore[misc]
+                await it.until(lambda n=n: len(it.front.faults) >= n, "died")  # type: ignore[misc]
             await it.serving(1)
 
     run(scene())
@@ -259,7 +316,8 @@ def test_c13_a_process_killed_during_a_drain_is_started_again_for_the_open_calls
             await it.serving(2)
             it.front.n_open = 0
             assert await it.status() == 0
-            assert [(death.signal, death.status) for death in it.front.deaths] == [(signal.SIGKILL, None), (None, 0)]
+            assert [line["signal"] for line in await it.lines("engine ended", 1)] == ["SIGKILL"]
+            assert it.front.faults == [False, False]
 
     run(scene())
 
@@ -283,7 +341,7 @@ def test_c13_a_stop_during_a_start_and_during_a_pause_ends_the_front(monkeypatch
         async with supervised(plan) as it:
             await it.until(lambda: it.n_starts > 0, "started")
             if plan != "wait":
-                await it.until(lambda: bool(it.front.deaths), "died")
+                await it.until(lambda: bool(it.front.faults), "died")
             it.supervisor.stop()
             assert await it.status() == 0
 
@@ -301,6 +359,6 @@ def test_lif_18_a_reload_reaches_the_process_once_it_serves() -> None:
             await it.until(lambda: "reloaded" in it.errors, "reloaded")
             it.supervisor.reload()
             await it.until(lambda: it.errors.count("reloaded") == 2, "reloaded again")
-            assert it.front.deaths == []
+            assert it.front.faults == []
 
     run(scene())

@@ -14,10 +14,11 @@ import pytest
 
 from imp_service.cli.serve.survive import _may_fork
 from imp_service.config import read_settings
-from imp_service.front.engine_process import EngineProcess
+from imp_service.front.supervision.engine_process import EngineProcess
 from support.machine.command_line import clean_environment
 from support.machine.process_numbers import ProcessNumbers
 from support.run.patience import HANGS_AFTER
+from support.run.pauses import pause_loop
 from support.run.release_run import repetitions
 from support.servers.engine_starts import (
     children,
@@ -49,6 +50,16 @@ SECOND_THREAD = """
 import sys, threading
 if "--parent-of" in sys.orig_argv:
     threading.Thread(target=threading.Event().wait, daemon=True).start()
+"""
+
+# Forks are refused while there is a file.
+WHILE_THERE = """
+import os, errno
+def refusing(fork=os.fork):
+    if os.path.exists({path!r}):
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    return fork()
+os.fork = refusing
 """
 
 
@@ -169,9 +180,28 @@ async def test_iso_11_iso_16_a_parent_that_cannot_fork_becomes_the_engine_proces
         text = await asyncio.to_thread(text_of, engine)
         death = await starts.kill(engine)
         assert death.signal == signal.SIGKILL
-        engine = await starts.serve()  # executed: nobody is asked again
+        engine = await starts.serve()  # executed: nobody is asked again for a while
         assert own_children(strangers) == [engine.pid] and len(starts.log.messages) == 1
         assert await asyncio.to_thread(text_of, engine) == text
+
+
+@in_a_loop
+async def test_iso_11_y26_a_while_after_a_refused_fork_another_parent_forks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("imp_service.front.supervision.parent.FIRST_PAUSE", 0.01)
+    refuses = tmp_path / "refuses"
+    refuses.touch()
+    async with engine_starts(tmp_path, hook=WHILE_THERE.format(path=str(refuses)), is_stand_in=True) as starts:
+        for n in (1, 2):  # in vain
+            await pause_loop(0.02)
+            await starts.kill(await starts.begin())
+            assert starts.starter.pids == set() and len(starts.log.messages) == n
+        refuses.unlink()
+        await pause_loop(0.05)
+        await starts.kill(await starts.begin())
+        forked = await starts.begin()
+        assert starts.parent_pid != forked.pid and len(starts.log.messages) == 2
 
 
 @in_a_loop
@@ -202,22 +232,22 @@ async def test_iso_11_a_load_that_fails_ends_as_that_of_a_server(tmp_path: Path)
 async def test_iso_11_faults_drop_the_parent(tmp_path: Path) -> None:
     async with engine_starts(tmp_path, is_stand_in=True) as starts:
 
-        async def survives(number: int, *, has_new_token: bool = False) -> bool:
+        async def survives(number: int, *, has_advanced: bool = False) -> bool:
             """Whether the parent of a process that this signal ends starts the next one too."""
             engine = await starts.begin()
             before = starts.starter.pids
-            await starts.kill(engine, number, has_new_token=has_new_token)
-            await starts.kill(await starts.begin(), has_new_token=False)
+            await starts.kill(engine, number, has_advanced=has_advanced)
+            await starts.kill(await starts.begin())
             return starts.starter.pids == before
 
         assert await survives(signal.SIGKILL) and await survives(signal.SIGTERM)  # by others: as often as they like
         assert await survives(signal.SIGSEGV)
         assert not await survives(signal.SIGABRT)
         assert await survives(signal.SIGSEGV)  # a new parent, a new count
-        assert await survives(signal.SIGILL, has_new_token=True)
+        assert await survives(signal.SIGILL, has_advanced=True)
         assert not await survives(signal.SIGFPE)
         assert not await survives(signal.SIGBUS)
-        faults = "parent: dropped: 2 faults without a token"
+        faults = "parent: dropped: 2 faults without a token or an answer"
         assert starts.log.messages == [faults, faults, "parent: dropped: its memory or its file may be damaged"]
 
 
@@ -231,12 +261,12 @@ async def test_iso_11_a_parent_that_does_not_fork_in_time_is_late(
         os.kill(parent, signal.SIGSTOP)
         engine = EngineProcess(starts.starter.start, lambda _: None)
         assert starts.starter.is_starting and not starts.starter.is_late
-        monkeypatch.setattr("imp_service.front.parent.LONGEST_FORK", 0.0)
+        monkeypatch.setattr("imp_service.front.supervision.parent.LONGEST_FORK", 0.0)
         assert starts.starter.is_late
         await engine.end("its parent does not fork")
         death = await starts.end_of(engine)
         assert death.by_watchdog and death.signal in (signal.SIGABRT, signal.SIGKILL)
-        starts.starter.died(death, has_new_token=False)
+        starts.starter.died(death, has_advanced=False)
         await starts.kill(await starts.begin())
         assert starts.starter.pids != {parent}
 

@@ -12,7 +12,7 @@ import pytest
 
 from imp_service.config import read_settings
 from imp_service.core.reserve import CONNECTION_BYTES, one_way_bytes, reserve_bytes
-from imp_service.http_api.listener import SPARE_PLACES
+from imp_service.http_api.connection_places import SPARE_PLACES
 from support.calls.raw_http import RawReply, chat, chat_head, exchange, head, send_on
 from support.run.patience import HANGS_AFTER
 from support.servers.http_served import HttpServed, serve_http

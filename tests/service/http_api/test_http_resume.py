@@ -7,15 +7,18 @@ import random
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from http.client import HTTPConnection
 from typing import Any
+from zlib import crc32
 
 import anthropic
 import httpx2
 import openai
 import pytest
 
-from imp_service.api.replies import Finished
+from imp_service.api.replies import Finished, Started
+from imp_service.http_api.answers.marks import END_OF_EVENT
 from imp_service.serving.errors.error_table import ERRORS
 from imp_service.serving.generation_stream import GenerationStream
 from imp_service.serving.refusal import Refusal
@@ -30,6 +33,12 @@ from support.text.tool_templates import HERMES
 
 CHAT, COMPLETIONS, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"
 PATHS = (CHAT, COMPLETIONS, RESPONSES, MESSAGES)
+# What ends an answer to a caller that has every end.
+OVER = {
+    CHAT: [b"data: [DONE]\n\n"],
+    COMPLETIONS: [b"data: [DONE]\n\n"],
+    MESSAGES: [b'event: message_stop\ndata: {"type":"message_stop"}\n\n'],
+}
 TEXTS = ("Hello", "日本", "A smile 😀 is", "Once upon a time", "the cat sat. the cat sat. the cat")
 FLAT_TOOLS = [{"type": "function", **tool["function"]} for tool in CHAT_TOOLS]
 SCHEMA = {
@@ -141,7 +150,11 @@ def rest(http: HttpServed, path: str, body: dict[str, Any], came: list[Unit]) ->
     """Returns the units of the stream that goes on behind these."""
     units = units_of(stream_bytes(http, path, {**body, "resume": resume_of(came)}))
     assert units[0].mark == {**came[0].mark, "events": 0}
-    return units[1:]
+    if sum(len(each.mark.get("finished", ())) for each in came) < body.get("n", 1):
+        return units[1:]
+    [over] = units[1:]
+    assert over == Unit({"over": True, "events": len(over.events)}, OVER.get(path, []))
+    return []
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -251,8 +264,11 @@ def test_rsm_17_an_answer_keeps_its_name(here: HttpServed, there: HttpServed, pa
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_rsm_17_nothing_is_left_of_an_answer_whose_end_came(here: HttpServed, path: str) -> None:
+@pytest.mark.parametrize("n", [1, 2])
+def test_rsm_17_of_an_answer_whose_ends_came_only_its_end_is_left(here: HttpServed, path: str, n: int) -> None:
     body = {**asked(path, "Hello", 8), "seed": 1}
+    if path in (CHAT, COMPLETIONS):
+        body |= {"n": n, "stream_options": {"include_usage": True}}
     units = whole(here, path, body)
     assert rest(here, path, body, units) == []
 
@@ -348,7 +364,7 @@ def test_rsm_14_no_output_looks_like_a_mark() -> None:
             told = [each for unit in units for index, each in unit.mark.get("told", ())]
             assert content.count(b"\n: imp ") == len(units) - 1 and content.startswith(b": imp ")
             assert {name for unit in units for name in unit.mark} <= {
-                *("origin", "id", "created", "told", "finished", "events")
+                *("origin", "id", "created", "told", "finished", "events", "done")
             }
             if path == COMPLETIONS:
                 assert [token for each in told for token in each] == ids
@@ -376,6 +392,25 @@ def test_rsm_14_an_end_that_can_go_on_elsewhere_is_a_mark(monkeypatch: pytest.Mo
                         assert last == b': imp {"end":"%s"}' % reason.encode()
                     else:
                         assert (b'data: {"' in last and b"injected" in last) or reason == "BUG"
+                        before = content.removesuffix(last + b"\n\n").removesuffix(b"\n\n").rpartition(b"\n\n")[2]
+                        failed = f': imp {{"failed":"{reason}","events":1,"crc":{crc32(last + END_OF_EVENT)}}}'.encode()
+                        assert (before == failed) == (resume is not None)
+
+
+def test_rsm_14_a_stream_that_cannot_be_resumed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    next_reply = GenerationStream.next_reply
+
+    async def without_origin(stream: GenerationStream) -> Any:
+        reply = await next_reply(stream)
+        return replace(reply, origin=None) if isinstance(reply, Started) else reply
+
+    monkeypatch.setattr(GenerationStream, "next_reply", without_origin)
+    with serve_http() as http:
+        for path in PATHS:
+            body = {**asked(path, "x", 4), "max_chunk_tokens": 1}
+            content = stream_bytes(http, path, {**body, "resume": {}})
+            assert content.startswith(b': imp {"origin":null}\n\n') and content.count(b": imp") == 1
+            assert content.count(b"\n\n") == stream_bytes(http, path, body).count(b"\n\n") + 1
 
 
 def begun(http: HttpServed, pool: ThreadPoolExecutor, tenant: str, resume: Any) -> tuple[list[Unit], Future[bytes]]:

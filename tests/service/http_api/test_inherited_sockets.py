@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,8 @@ import pytest
 
 from imp_service.config.address import Address
 from imp_service.config.server_settings import ADDRESS, HTTP_ADDRESS, HttpSettings
-from imp_service.http_api.listener import Server
+from imp_service.http_api.exchange import Exchange
+from imp_service.http_api.listener import Listener, Server
 from imp_service.serving.listening import ListenError, bind_socket, check_all, is_abstract
 
 
@@ -77,8 +79,34 @@ def peer_of(user: int) -> Any:
 def test_iso_17_a_socket_without_a_file_is_for_the_same_user() -> None:
     async def scene() -> None:
         server = Server(None, HttpSettings(), 8, 8192)  # type: ignore[arg-type]
-        assert server.admits(peer_of(12345))  # a file has rights, which the kernel checks
-        server.is_for_own_user = True
-        assert [server.admits(peer_of(user)) for user in (os.geteuid(), 0, 12345)] == [True, True, False]
+        assert server.places.admits(peer_of(12345))  # a file has rights, which the kernel checks
+        server.places.is_for_own_user = True
+        assert [server.places.admits(peer_of(user)) for user in (os.geteuid(), 0, 12345)] == [True, True, False]
 
     asyncio.run(scene())
+
+
+@pytest.mark.parametrize("is_for_front", [True, False])
+def test_iso_18_only_the_front_of_a_process_says_who_its_clients_are(is_for_front: bool) -> None:
+    async def run() -> tuple[str, str]:
+        peers = []
+
+        async def handle(exchange: Exchange) -> None:
+            peers.append(exchange.peer)
+            await exchange.reply(HTTPStatus.OK, (), b"{}")
+
+        server = Server(handle, HttpSettings(), 8, 8192)
+        server.is_for_front = is_for_front
+        made, text = bind_socket(Address("127.0.0.1:0"))
+        listener = Listener(made, server, None)
+        await listener.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", Address(text).port)
+        writer.write(b"GET /x HTTP/1.1\r\nhost: a\r\nimp-peer: ipv4:10.9.9.9:1\r\nconnection: close\r\n\r\n")
+        await reader.read()
+        port = writer.get_extra_info("sockname")[1]
+        writer.close()
+        await listener.stop(0.0)
+        return peers[0], f"ipv4:127.0.0.1:{port}"
+
+    peer, own = asyncio.run(run())
+    assert peer == ("ipv4:10.9.9.9:1" if is_for_front else own)

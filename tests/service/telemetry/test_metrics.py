@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from imp_service.config import Settings
 from imp_service.telemetry import Method
+from imp_service.telemetry.front_metrics import FrontCollector, FrontNumbers
 from imp_service.telemetry.metrics_page import RENDERS_PER_SECOND, MetricsPage
 from support.engine.engine_numbers import Durations, Graphs, Numbers
 from support.servers.telemetry_bench import Sparse, Spent, TelemetryBench, Used
@@ -138,7 +139,9 @@ def exported(bench: TelemetryBench) -> dict[str, set[str]]:
     record.ended("INTERNAL", "BUG")
     bench.telemetry.add_method(OVER_HTTP)
     bench.call(OVER_HTTP).ended("OK")
-    return {name.split("[")[0]: set(re.findall(r"\[(\w+)=", name)) for name in bench.series()}
+    found = {name.split("[")[0]: set(re.findall(r"\[(\w+)=", name)) for name in bench.series()}
+    front = FrontCollector(lambda: FrontNumbers({}, {}, 0, 0, {"ready": 1}, {"waiting": 0}))
+    return found | {sample.name: set(sample.labels) for family in front.collect() for sample in family.samples}
 
 
 def families(bench: TelemetryBench) -> set[str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
 from support.servers.http_served import HttpServed
 
@@ -40,14 +41,18 @@ def stream_bytes(served: HttpServed, path: str, body: dict[str, Any], **headers:
 
 
 def units_of(content: bytes) -> list[Unit]:
-    """Returns the units that came whole. Comments that are no marks are left out."""
+    """Returns the units that came whole, whose sums are checked. Comments that are no marks are left out."""
     found: list[Unit] = []
     for part in content.split(b"\n\n")[:-1]:
         if part.startswith(MARK):
             found.append(Unit(json.loads(part.removeprefix(MARK))))
         elif not part.startswith(b":"):
             found[-1].events.append(part + b"\n\n")
-    return found if not found or found[-1].is_whole else found[:-1]
+    whole = [each for each in found if each.is_whole]
+    assert whole in (found, found[:-1])
+    for each in whole:
+        assert each.mark.pop("crc", None) == (crc32(b"".join(each.events)) if each.events else None)
+    return whole
 
 
 def events_of(units: Iterable[Unit]) -> bytes:

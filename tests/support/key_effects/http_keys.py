@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from imp_service.config import read_settings
-from imp_service.front.state import front_options
+from imp_service.config import ConfigError, read_settings
+from imp_service.config.server_settings import LogSettings
+from imp_service.front.relay.server import FrontServer
+from imp_service.front.relay.state import front_options
 from imp_service.http_api.answers import answering
 from imp_service.http_api.guard import Guard, HttpRefusal
 from imp_service.http_api.listener import Server
+from imp_service.telemetry.log import Log
 from support.key_effects.effect import Effect, Observe
 from support.key_effects.running import Running
 from support.machine.command_line import clean_environment
@@ -82,6 +85,19 @@ def relays_to(folder: Path, settings: tuple[str, ...]) -> list[str] | str:
     return json.loads(line)["to"] if line.startswith("{") else line.split(": ")[2]
 
 
+def trusts(_: Path, settings: tuple[str, ...]) -> str | None:
+    """Returns the wrong setting for which a front does not start; None: it starts."""
+    chosen = read_settings(None, ('listen.http=["127.0.0.1:0"]', *settings), variables={}).settings
+    log = Log(LogSettings(level="error"))
+    try:
+        asyncio.run(FrontServer(chosen, log).stop())
+    except ConfigError as error:
+        return error.where
+    finally:
+        log.close()
+    return None
+
+
 def front_option(name: str) -> Observe:
     """Observes an option of a front."""
     return lambda _, settings: getattr(front_options(read_settings(None, settings, variables={}).settings), name)
@@ -91,6 +107,7 @@ HTTP_EFFECTS: dict[str, Effect] = {
     "listen.http": Effect('["127.0.0.1:0", "127.0.0.1:0"]', listened_on, 0, 2),
     "front.survive": Effect("true", serve_survive, False, True),
     "front.to": Effect('["127.0.0.1:9"]', relays_to, "USAGE", ["127.0.0.1:9"]),
+    "front.ca": Effect("/nowhere.pem", trusts, None, "front.ca"),
     "front.hold": Effect("3s", front_option("hold"), 10.0, 3.0),
     "front.memory": Effect("2MiB", front_option("memory"), 64 * 1024**2, 2 * 1024**2),
     "http.origins": Effect(

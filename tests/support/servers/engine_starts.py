@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from imp_service.cli.serve.front_link import PARENT_OPTION, Inherited
-from imp_service.front.engine_process import EngineProcess
-from imp_service.front.parent import PR_SET_CHILD_SUBREAPER, Starter
-from imp_service.front.upstreams import Death
+from imp_service.front.supervision.death import Death
+from imp_service.front.supervision.engine_process import EngineProcess
+from imp_service.front.supervision.parent import PR_SET_CHILD_SUBREAPER, Starter
 from imp_service.telemetry.log import Log
 from support.machine.command_line import clean_environment
 from support.run.patience import HANGS_AFTER
@@ -79,11 +79,11 @@ class EngineStarts:
                 await asyncio.wait((engine.ended,), timeout=0.002)
         return engine
 
-    async def kill(self, engine: EngineProcess, number: int = signal.SIGKILL, *, has_new_token: bool = False) -> Death:
+    async def kill(self, engine: EngineProcess, number: int = signal.SIGKILL, *, has_advanced: bool = False) -> Death:
         """Ends an engine process by a signal, and tells the starter."""
         engine.signal(number)
         death = await self.end_of(engine)
-        self.starter.died(death, has_new_token=has_new_token)
+        self.starter.died(death, has_advanced=has_advanced)
         return death
 
     async def end_of(self, engine: EngineProcess) -> Death:

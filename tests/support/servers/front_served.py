@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +14,14 @@ from aiohttp import ClientError, ClientSession, TCPConnector
 from imp_service.config import read_settings
 from imp_service.config.address import Address
 from imp_service.config.server_settings import LogSettings
-from imp_service.front.relay import Front
-from imp_service.front.state import FrontOptions
-from imp_service.front.upstreams import Upstreams
+from imp_service.front.relay.connections import trust_in
+from imp_service.front.relay.front import Front
+from imp_service.front.relay.state import FrontOptions
+from imp_service.front.relay.upstreams import Upstreams
 from imp_service.http_api.listener import Listener
 from imp_service.serving.listening import bind_socket
 from imp_service.telemetry.log import Log
+from support.run.pauses import pause_loop
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,12 @@ class FrontServed:
 
 
 @contextlib.asynccontextmanager
-async def front_served(addresses: Sequence[str], *settings: str, **options: Any) -> AsyncIterator[FrontServed]:
-    """Serves a front before these upstreams within the block."""
+async def front_served(
+    addresses: Sequence[str], *settings: str, ca: str | None = None, **options: Any
+) -> AsyncIterator[FrontServed]:
+    """Serves a front before these upstreams within the block. `ca` is the file of their authorities."""
     log = Log(LogSettings(level="error"))
-    upstreams = Upstreams(addresses, log=log)
+    upstreams = Upstreams(addresses, log=log, trust=None if ca is None else lambda: trust_in(ca))
     front = Front(upstreams, FrontOptions(**options), log)
     read = read_settings(None, settings, variables={}).settings
     listening, bound = bind_socket(Address("127.0.0.1:0"))
@@ -82,3 +87,24 @@ async def front_served(addresses: Sequence[str], *settings: str, **options: Any)
         await listener.stop(0.0)
         await upstreams.stop()
         log.close()
+
+
+def plain(content: bytes) -> list[str]:
+    """The events without what differs between two equal requests: ids, times and cached tokens.
+
+    The choices of one request take turns as they like, so their events are sorted by choice.
+    """
+    text = re.sub(r"[0-9a-f]{16}(?=[\"_-])", "ID", content.decode())
+    text = re.sub(r'"(created|created_at|cached_tokens|cache_read_input_tokens|input_tokens)":\d+', r'"\1":0', text)
+    events = [each for each in text.split("\n\n") if each and not each.startswith(":")]
+    if "chat.completion.chunk" not in text:
+        return events
+    return sorted(
+        events, key=lambda each: ((found := re.search(r'"index":(\d+),"delta"', each)) and int(found[1])) or 0
+    )
+
+
+async def ready(served: FrontServed, n: int = 1) -> None:
+    """Waits until so many upstreams are ready."""
+    while sum(each.is_ready for each in served.front.upstreams.all) < n:
+        await pause_loop(0.01)

@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
 from support.run.pauses import pause_loop
 
@@ -108,6 +110,8 @@ class ScriptedEngine:
     asked: list[Asked] = field(default_factory=list)
     port: int = 0
     n_probes: int = 0
+    tls: ssl.SSLContext | None = None
+    host: str = "127.0.0.1"
     _server: asyncio.Server | None = None
     _open: set[asyncio.StreamWriter] = field(default_factory=set)
 
@@ -118,7 +122,7 @@ class ScriptedEngine:
 
     async def start(self) -> None:
         """Listens, at the same port as before."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def kill(self) -> None:
@@ -181,9 +185,15 @@ def event(token: int) -> bytes:
     return b'data: {"t":%d}\n\n' % token
 
 
+def unit(*events: bytes, **facts: Any) -> bytes:
+    """A mark and its events."""
+    return mark(**facts, events=len(events), crc=crc32(b"".join(events))) + b"".join(events)
+
+
 def units(n_tokens: int, resume: Mapping[str, Any] | None = None) -> list[bytes]:
     """The units of a stream of one sequence whose token i is 10 + i, behind those that the caller has."""
-    first, last = mark(**HEAD, events=1) + ROLE, mark(finished=[0], events=2) + b'data: {"end":true}\n\n' + DONE
+    first = unit(ROLE, **HEAD)
+    last = unit(b'data: {"end":true}\n\n', DONE, finished=[0], done=True)
     sequences = (resume or {}).get("sequences", [])
     told = sequences[0]["token_ids"] if sequences else []
     assert told == [10 + i for i in range(len(told))], told
@@ -191,8 +201,8 @@ def units(n_tokens: int, resume: Mapping[str, Any] | None = None) -> list[bytes]
         assert {name: resume[name] for name in HEAD} == HEAD, resume
         first = mark(**HEAD, events=0)
     if sequences and sequences[0]["finished"]:
-        return [first]
-    return [first, *(mark(told=[[0, [10 + i]]], events=1) + event(10 + i) for i in range(len(told), n_tokens)), last]
+        return [first, unit(DONE, over=True)]
+    return [first, *(unit(event(10 + i), told=[[0, [10 + i]]]) for i in range(len(told), n_tokens)), last]
 
 
 def golden(n_tokens: int) -> bytes:

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Any
 
-COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+COMPLETIONS, CHAT, EMBEDDINGS = "/v1/completions", "/v1/chat/completions", "/v1/embeddings"
 EXTRAS = ("ignore_eos", "continuous_usage_stats")
 
 
@@ -36,7 +36,7 @@ class ScriptedOpenAi:
     @property
     def streamed(self) -> list[dict[str, Any]]:
         """The bodies of the measured streamed requests. Requests that probe the server have two tokens."""
-        return [body for _, body in self.asked if body["stream"] and body["max_tokens"] > 2]
+        return [body for _, body in self.asked if body.get("stream") and body["max_tokens"] > 2]
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, bytes]:
         """Returns status and content."""
@@ -45,6 +45,9 @@ class ScriptedOpenAi:
             number = len(self.streamed)
         if path not in self.paths:
             return 404, self.other_paths
+        if path == EMBEDDINGS:
+            n_tokens = sum(len(text.split()) + self.added_to_prompt for text in body["input"])
+            return 200, json.dumps({"data": [{}] * len(body["input"]), "usage": _usage(n_tokens, 0)}).encode()
         names = {*body, *body.get("stream_options", {})}
         if not self.knows_extras and names & {*EXTRAS}:
             return 400, _error("unknown_parameter", "no such field")

@@ -79,7 +79,8 @@ RESUMABLE = inference_pb2.Origin(server="a" * 16, request="0" * 32, seed=7, crea
 def resumable_story(*texts: str, n_sequences: int = 1) -> list[inference_pb2.GenerateResponse]:
     """Returns a stream with an origin. Its sequences take turns, each has these tokens, and the first ends first."""
     texts = texts or ("a", "b", "c")
-    messages = [inference_pb2.GenerateResponse(started={"origin": RESUMABLE, "seed": RESUMABLE.seed})]
+    started = {"request_id": "r1", "origin": RESUMABLE, "seed": RESUMABLE.seed}
+    messages = [inference_pb2.GenerateResponse(started=started)]
     for i, text in enumerate(texts):
         for index in range(n_sequences):
             chunk = inference_pb2.GenerationChunk(index=index, first_token=i, token_ids=[100 + i], text=text)

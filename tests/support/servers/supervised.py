@@ -9,14 +9,14 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from imp_service.config.server_settings import LogSettings
-from imp_service.front.parent import Starter
-from imp_service.front.supervisor import Supervisor
-from imp_service.front.upstreams import Death
+from imp_service.front.supervision.parent import Starter
+from imp_service.front.supervision.supervisor import Supervisor
 from imp_service.telemetry.log import Log
 from support.run.patience import HANGS_AFTER
 from support.run.pauses import pause_loop
@@ -27,17 +27,19 @@ class StandInFront:
     """What a supervisor tells the relayed calls, and asks them."""
 
     def __init__(self) -> None:
-        self.n_open = self.n_new_tokens = 0
+        self.n_open = self.progress = 0
+        self.deaths = Counter[str]()
         self.told: list[str] = []
-        self.deaths: list[Death] = []
+        # Of each death: whether it was the process's own fault.
+        self.faults: list[bool] = []
 
     def started(self, address: str) -> None:
         """A process listens there."""
         self.told.append("started")
 
-    def died(self, death: Death) -> None:
+    def died(self, *, is_own_fault: bool) -> None:
         """It has ended."""
-        self.deaths.append(death)
+        self.faults.append(is_own_fault)
         self.told.append("died")
 
     def leave(self) -> None:

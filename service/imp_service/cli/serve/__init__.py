@@ -231,6 +231,7 @@ async def _serve(
             make,
             reread=reread,
             keys=keys,
+            has_front=link is not None,
             has_public_front=link is not None and link.is_public,
         )
         await _until_stopped(service, line, ready, signals, link)

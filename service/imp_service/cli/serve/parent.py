@@ -67,6 +67,7 @@ def run_parent(control: int, config: "Config", words: Sequence[str]) -> Forked:
     from imp_service.serving.make_model import make_model_from
 
     refused = "" if model.core.rest() else "the model's device does not outlive a fork"
+    is_final = bool(refused)
     gc.freeze()
     front.send(json.dumps({"ready": True}).encode())
     while True:
@@ -83,7 +84,7 @@ def run_parent(control: int, config: "Config", words: Sequence[str]) -> Forked:
                     return Forked(inherited, config, make_model_from(model))
             except OSError as error:
                 refused = error.strerror or str(error)
-        front.send(json.dumps({"pid": pid} if pid else {"refused": refused}).encode())
+        front.send(json.dumps({"pid": pid} if pid else {"refused": refused, "is_final": is_final}).encode())
         if refused:
             _become_engine(inherited, words)
         for descriptor in descriptors:

@@ -68,6 +68,7 @@ def _log(service: "Service") -> None:
         device=model.core.device_name,
         threads=threads_text(state.config),
         memory=_memory_text(model.core.memory),
+        fingerprint=model.fingerprint.digest,
         config=str(state.config.file) if state.config.file else "defaults",
     )
 

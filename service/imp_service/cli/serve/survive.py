@@ -15,13 +15,14 @@ from imp_service.cli.serve.ready_file import ReadyFile
 from imp_service.cli.serve.shown_lines import END_LINE, http_lines, is_for_people, print_message
 from imp_service.cli.serve.signals import StopSignals
 from imp_service.config import AUTO, Config, ConfigError, Settings
-from imp_service.front.engine_process import EngineProcess
-from imp_service.front.parent import Starter
-from imp_service.front.relay import Front
-from imp_service.front.server import FrontServer
-from imp_service.front.state import front_options
-from imp_service.front.supervisor import Supervisor
-from imp_service.front.upstreams import Upstreams
+from imp_service.front.relay.front import Front
+from imp_service.front.relay.server import FrontServer
+from imp_service.front.relay.state import front_options
+from imp_service.front.relay.upstreams import Upstreams
+from imp_service.front.supervision.engine_process import EngineProcess
+from imp_service.front.supervision.parent import Starter
+from imp_service.front.supervision.supervisor import Supervisor
+from imp_service.serving.listening import checked_addresses
 from imp_service.telemetry.log import Log
 from imp_service.telemetry.log_capture import capture
 
@@ -59,6 +60,8 @@ class _Front:
         upstreams = Upstreams(log=log)
         front = Front(upstreams, front_options(settings), log)
         try:
+            # A start fails at once if another process uses an address, also one of the engine process.
+            checked_addresses(settings.listen, log)
             self._server = server = FrontServer(settings, log)
             self._supervisor = Supervisor(
                 Starter(self._command, log, self._parent_command if _may_fork(settings) else None),

@@ -14,7 +14,7 @@ from imp_service.api.errors import invalid
 from imp_service.api.options import GenerationRequest
 from imp_service.api.replies import Reply
 from imp_service.generation.defaults import effective
-from imp_service.http_api.answers.marks import AnswerName, EventWriter, MarkedEvents
+from imp_service.http_api.answers.marks import MARKED_WAITING, WAITING, AnswerName, EventWriter, MarkedEvents
 from imp_service.http_api.answers.reply_size import check_size
 from imp_service.http_api.checked_body import read_fields
 from imp_service.http_api.http_call import HttpCall
@@ -34,8 +34,6 @@ ReadGenerations = Callable[[Reading, ServedModel, Caller], ParsedRequest]
 TOKEN_BY_TOKEN = Delivery(1, 0.0)
 # Writing the body of more tokens takes too long for the event loop.
 MAX_INLINE_TOKENS = 1024
-# A comment: clients skip it.
-WAITING = b": waiting\n\n"
 
 
 class Gatherer(Protocol):
@@ -85,11 +83,11 @@ class Answering:
         marked = None
         if parsed.resuming is not None and len(parsed.requests) == 1:
             events = marked = MarkedEvents(events, name, parsed.resuming, parsed.requests[0].num_sequences)
-            call.end_mark, call.answer_name = marked.end_mark, name.id
+            call.mark_failure, call.answer_name = marked.fail, name.id
         # Without marks nobody can go on with what was sent.
         call.goes_on_elsewhere &= marked is not None
         async with self._replies(call, parsed, marked) as replies:
-            pending = await self._first(call, replies)
+            pending = await self._first(call, replies, WAITING if marked is None else MARKED_WAITING)
             while pending is not None:
                 prompt, reply = pending
                 content = await self._write(reply, partial(events.write, prompt, reply))
@@ -168,13 +166,13 @@ class Answering:
             return WHOLE
         return Delivery(parsed.chunk_tokens or chunk.max_tokens, chunk.max_delay.total_seconds())
 
-    async def _first(self, call: HttpCall, replies: AsyncIterator[Numbered]) -> Numbered | None:
+    async def _first(self, call: HttpCall, replies: AsyncIterator[Numbered], comment: bytes) -> Numbered | None:
         """The first reply. While it takes long, comments are sent so that proxies do not close an idle connection."""
         heartbeat = self._state.settings.http.heartbeat.total_seconds()
         waiting = asyncio.ensure_future(anext(replies, None))
         try:
             while not (await asyncio.wait((waiting,), timeout=heartbeat))[0]:
-                await call.write(WAITING)
+                await call.write(comment)
             return waiting.result()
         finally:
             if not waiting.done():

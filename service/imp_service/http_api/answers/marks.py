@@ -1,7 +1,8 @@
 """Marks: comments in a stream of events from which a caller learns what it needs to resume the answer.
 
-A mark is a line `: imp JSON`. It stands before the events that it is about, and says how many they are. JSON writes no
-line end and every event begins with a field's name, so no output can look like a mark.
+A mark is a line `: imp JSON`. It stands before the events that it is about, and says how many they are, and the CRC-32
+of their bytes: a gateway may write an event of its own behind half an event. JSON writes no line end and every event
+begins with a field's name, so no output can look like a mark.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+from zlib import crc32
 
 from imp_service.api.replies import Chunk, Finished, Reply, Started
 from imp_service.api.resume import Origin
@@ -20,6 +22,8 @@ from imp_service.serving.errors.failure import Failure
 # Failures of this server after which an answer can go on at another one, or here after a restart.
 ENDS_HERE = frozenset({DRAINING, "DEVICE_FAULT", "STALLED"})
 END_OF_EVENT = b"\n\n"
+# Sent while the first reply takes long.
+WAITING = b": waiting\n\n"
 
 
 class EventWriter(Protocol):
@@ -27,6 +31,10 @@ class EventWriter(Protocol):
 
     def write(self, prompt: int, reply: Reply) -> bytes: ...
     def end(self) -> bytes: ...
+
+    def over(self) -> bytes:
+        """What ends an answer to a caller that has every end. Nothing where the last event says more than that."""
+        return b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,7 @@ class AnswerName:
     created: int
 
 
-class MarkedEvents:
+class MarkedEvents(EventWriter):
     """Writes events behind marks, if the answer can be resumed.
 
     In a resumed answer it first writes what the caller has already, and drops it: so numbers, items and texts go on.
@@ -67,15 +75,17 @@ class MarkedEvents:
                 self._n_open -= 1
                 # The last events come with the last end, so that nothing is left to resume after it.
                 last = b"" if self._n_open else self._events.end()
-                return self._marked({"finished": [reply.index]}, written + last)
+                return self._marked({"finished": [reply.index], **self._done()}, written + last)
 
     def end(self) -> bytes:
         """Nothing: the last reply has the last events."""
         return b""
 
-    def end_mark(self, failure: Failure) -> bytes | None:
-        """A mark in place of an error event, after which the caller resumes; None if that is of no use."""
-        return mark({"end": failure.reason}) if self._is_resumable and failure.reason in ENDS_HERE else None
+    def fail(self, failure: Failure, event: bytes) -> bytes:
+        """The error event behind its mark; where the answer can go on elsewhere, a mark in place of the event."""
+        if self._is_resumable and failure.reason in ENDS_HERE:
+            return mark({"end": failure.reason})
+        return self._marked({"failed": failure.reason}, event)
 
     def _begin(self, started: Started, written: bytes) -> bytes:
         self._is_resumable = started.origin is not None
@@ -86,19 +96,29 @@ class MarkedEvents:
                 if isinstance(reply, Chunk):
                     self._events.write(0, reply)
         if started.origin is None:
-            return written
+            return mark({"origin": None}) + written
         names = {"id": self._name.id, "created": self._name.created}
-        return self._marked({"origin": _written(started.origin), **names}, written)
+        begin = self._marked({"origin": _written(started.origin), **names}, written)
+        # Only a resumed answer may have no end left to send.
+        return begin if self._n_open else begin + self._marked({"over": True}, self._events.over())
+
+    def _done(self) -> dict[str, bool]:
+        return {} if self._n_open else {"done": True}
 
     def _marked(self, facts: Mapping[str, Any], events: bytes) -> bytes:
         if not self._is_resumable:
             return events
-        return mark({**facts, "events": events.count(END_OF_EVENT)}) + events
+        about = {"events": events.count(END_OF_EVENT), **({"crc": crc32(events)} if events else {})}
+        return mark({**facts, **about}) + events
 
 
 def mark(facts: Mapping[str, Any]) -> bytes:
     """One mark."""
     return f": imp {dumps(facts)}\n\n".encode()
+
+
+# The same in an answer with marks: so a caller knows that its events will have marks.
+MARKED_WAITING = mark({"waiting": True})
 
 
 def _written(origin: Origin) -> dict[str, Any]:

@@ -17,6 +17,8 @@ STOPS: Mapping[str, str] = {
     "time_limit": "max_tokens",
     "context_full": "model_context_window_exceeded",
 }
+# The last event.
+STOP: Event = {"type": "message_stop"}
 
 
 class Message:
@@ -44,7 +46,7 @@ class Message:
                 return [
                     *events,
                     {"type": "message_delta", "delta": self._stop, "usage": usage_of(self._usage)},
-                    {"type": "message_stop"},
+                    STOP,
                 ]
         return []
 
@@ -89,6 +91,10 @@ class MessageEvents:
     def end(self) -> bytes:
         """Nothing: the last reply has the last events."""
         return b""
+
+    def over(self) -> bytes:
+        """The event that ends every stream."""
+        return written(STOP)
 
 
 def written(event: Event) -> bytes:

@@ -135,6 +135,10 @@ class ChatEvents:
         assert self._usage is not None  # the last reply has it
         return self._events.usage(_whole_usage(self._usage)) + DONE
 
+    def over(self) -> bytes:
+        """The event that ends every stream."""
+        return DONE
+
     def _begin(self, started: Started) -> bytes:
         self._n_prompt, self._n_cached = started.prompt_tokens, started.cached_prompt_tokens
         prompt = prompt_fields(self._parsed, 0, started, self._token_texts)

@@ -155,6 +155,10 @@ class CompletionEvents:
             return DONE
         return self._events.usage(usage_fields(sum_of(self._used))) + DONE
 
+    def over(self) -> bytes:
+        """The event that ends every stream."""
+        return DONE
+
     def _new(self, index: int) -> bytes:
         """An event with the new output of a choice, if there is any."""
         choice = self._choices.all[index]

@@ -8,6 +8,7 @@ from typing import Any
 from imp_service.api.chat_prompt import InfillFile, InfillPrompt
 from imp_service.api.options import OutputOptions
 from imp_service.api.replies import Chunk, Finished, Reply, Started, Timings, Usage
+from imp_service.http_api.answers.marks import EventWriter
 from imp_service.http_api.json_text import dumps
 from imp_service.http_api.openai.replies import Head, finish_reason
 from imp_service.http_api.openai.requests import generation_of, parsed_request
@@ -46,7 +47,7 @@ def _file(value: Any) -> InfillFile:
     return InfillFile(given.get("filename", ""), given.get("text", ""))
 
 
-class Infilled:
+class Infilled(EventWriter):
     """Gathers replies into one object, or writes them as events."""
 
     def __init__(self, head: Head, parsed: ParsedRequest) -> None:

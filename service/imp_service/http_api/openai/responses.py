@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from imp_service.api.replies import Chunk, Finished, Reply, Started, Usage
+from imp_service.http_api.answers.marks import EventWriter
 from imp_service.http_api.json_text import dumps
 from imp_service.http_api.openai.logprobs import TokenTexts, chat_entries
 from imp_service.http_api.openai.replies import RESPONSE_PREFIX, Head, finish_reason, image_tokens
@@ -120,7 +121,7 @@ class WholeResponse:
         return dumps(self._response.fields()).encode()
 
 
-class ResponseEvents:
+class ResponseEvents(EventWriter):
     """Writes the replies of one generation as events."""
 
     def __init__(self, response: Response) -> None:

@@ -53,8 +53,7 @@ class IdentityFiles:
     def _check(self) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         if self.client_ca is not None:
-            with _blaming("tls.client_ca", self.client_ca, "no certificate in PEM"):
-                context.load_verify_locations(self.client_ca)
+            read_authorities("tls.client_ca", self.client_ca)
         with _blaming("tls.cert", self.cert, "no certificate in PEM"):
             # A store of authorities accepts any certificate. Whether it fits the key is checked next.
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(self.cert)
@@ -69,6 +68,13 @@ def read_identity(settings: TlsSettings, log: Log) -> ReloadedFiles[Identity] | 
     client_ca = None if settings.client_ca is None else Path(settings.client_ca)
     files = IdentityFiles(Path(settings.cert), Path(settings.key), client_ca)
     return ReloadedFiles("tls", files.paths, files.read, log)
+
+
+def read_authorities(key: str, path: Path) -> bytes:
+    """The certificates of authorities in a file, as PEM. Raises ConfigError, which blames the key."""
+    with _blaming(key, path, "no certificate in PEM"):
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+        return path.read_bytes()
 
 
 def _content(key: str, path: Path) -> bytes:

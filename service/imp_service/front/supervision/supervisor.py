@@ -8,16 +8,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from imp_service.front.engine_process import EngineProcess, reap_orphans
-from imp_service.front.parent import Starter
-from imp_service.front.pulse import CHECK_SECONDS, HeldBack, Pulse, ask
-from imp_service.front.relay import Front
-from imp_service.front.restarts import MOST_DEATHS, WINDOW_SECONDS, Restarts
-from imp_service.front.upstreams import Child, Death
+from imp_service.front.relay.front import Front
+from imp_service.front.relay.upstreams import Child
+from imp_service.front.supervision.death import Death
+from imp_service.front.supervision.engine_process import EngineProcess, reap_orphans
+from imp_service.front.supervision.parent import Starter
+from imp_service.front.supervision.pulse import CHECK_SECONDS, HeldBack, Pulse, ask
+from imp_service.front.supervision.restarts import FINAL, MOST_DEATHS, WINDOW_SECONDS, Restarts
 from imp_service.telemetry.log import Log
 
-# Statuses of a start that no other start would change: usage, data, a missing file or device, rights, settings.
-FINAL = frozenset((64, 65, 66, 69, 73, 74, 75, 76, 77, 78))
 ENGINE_LOST = 70
 # A drain that lasts longer than its settings say is cut.
 MARGIN_SECONDS = 5.0
@@ -51,7 +50,7 @@ class Supervisor:
         self._clock = clock
         self._restarts = Restarts(clock)
         self._n_restarts = 0
-        self._n_tokens = 0
+        self._progress = 0
         self._has_served = False
         self._has_to_reload = False
         # A forked process has the settings of its parent, which may be older.
@@ -125,7 +124,7 @@ class Supervisor:
             for task in tasks:
                 task.cancel()
             engine.close()
-        self._child.died(death)
+        self._child.died(is_own_fault=death.is_fault)
         return death
 
     async def _after(self, engine: EngineProcess, death: Death) -> int | None:
@@ -134,18 +133,19 @@ class Supervisor:
             return 0
         if not self._has_served and death.status in FINAL:
             return death.status  # the process has said why
-        has_new_token = self._front.n_new_tokens > self._n_tokens
-        if has_new_token:
-            self._n_tokens = self._front.n_new_tokens
+        has_advanced = self._front.progress > self._progress
+        if has_advanced:
+            self._progress = self._front.progress
             self._restarts.forget()
-        self._starter.died(death, has_new_token=has_new_token)
+        self._starter.died(death, has_advanced=has_advanced)
         delay = self._restarts.died()
         self._n_restarts += 1
+        self._front.deaths[death.cause] += 1
         how = {"status": death.status or 0} if death.signal is None else {"signal": _name(death.signal)}
-        why = {"why": engine.why_hung} if engine.why_hung else {}
+        why = {"why": engine.why} if engine.why else {}
         self._log.warning("engine ended", **how, **why, restart=self._n_restarts, calls=self._front.n_open)
         if delay is None:
-            text = f"more than {MOST_DEATHS} deaths in {WINDOW_SECONDS / 60:g} minutes without a token"
+            text = f"more than {MOST_DEATHS} deaths in {WINDOW_SECONDS / 60:g} minutes without a token or an answer"
             self._log.error("engine lost", message=text)
             self._front.give_up()
             return ENGINE_LOST

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
+import math
 import os
 import signal
 import socket
@@ -13,11 +14,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from imp_service.front.upstreams import Death
+from imp_service.front.supervision.death import Death
 from imp_service.telemetry.log import Log
 
-# After so many faults in a row without a token, the model in memory is not trusted.
+# After so many faults in a row without a token or an answer, the model in memory is not trusted.
 MOST_FAULTS = 2
+# A parent that could not fork has loaded its model for nothing. The next one is started after so many seconds, then
+# twice as many.
+FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0
 # A parent that has loaded its model forks within this time.
 LONGEST_FORK = 5.0
 PR_SET_CHILD_SUBREAPER = 36
@@ -133,7 +137,7 @@ class Starter:
     """Starts engine processes: a parent forks them, or they are executed. On the event loop's thread."""
 
     def __init__(self, command: EngineCommand, log: Log, parent_command: ParentCommand | None = None) -> None:
-        """Without `parent_command`, or once a parent could not fork, every process is executed."""
+        """Without `parent_command`, and for a while after a parent could not fork, processes are executed."""
         self._command = command
         self._log = log
         self._parent_command = parent_command
@@ -143,6 +147,9 @@ class Starter:
         self._starting: ForkedProcess | None = None
         self._asked_at = 0.0
         self._n_faults = 0
+        # Until then no parent is started, since the last ones could not fork.
+        self._paused_until = 0.0
+        self._n_refused = 0
         if parent_command is not None:
             # A forked engine process becomes a child of this one, as an executed one is.
             ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -169,9 +176,9 @@ class Starter:
         """Starts a process with copies of these descriptors. Raises OSError."""
         self._starting = None
         self.check()
-        if self._parent_command is None:
-            return subprocess.Popen(self._command(listening, link), pass_fds=(listening, link))
         if self._parent is None:
+            if self._parent_command is None or time.monotonic() < self._paused_until:
+                return subprocess.Popen(self._command(listening, link), pass_fds=(listening, link))
             self._parent = Parent(self._parent_command, self._hears)
         parent, self._asked_at = self._parent, time.monotonic()
         try:
@@ -182,16 +189,16 @@ class Starter:
         self._starting = ForkedProcess(parent.process)
         return self._starting
 
-    def died(self, death: Death, *, has_new_token: bool) -> None:
-        """An engine process has ended."""
+    def died(self, death: Death, *, has_advanced: bool) -> None:
+        """An engine process has ended. `has_advanced`: since the one before, a stream has a new token, or an answer."""
         self._starting = None
-        if has_new_token:
+        if has_advanced:
             self._n_faults = 0
-        self._n_faults += death.is_fault
+        self._n_faults += death.may_damage
         if death.signal == signal.SIGBUS:
             self._drop("its memory or its file may be damaged")
         elif self._n_faults >= MOST_FAULTS:
-            self._drop(f"{self._n_faults} faults without a token")
+            self._drop(f"{self._n_faults} faults without a token or an answer")
 
     def check(self) -> None:
         """Sees whether the parent has ended: the next start makes another one, which loads the model again."""
@@ -232,9 +239,13 @@ class Starter:
             return
         pid, starting = message.get("pid"), self._starting
         if pid is None:  # it becomes the engine process, and so loads the model again
+            pause = min(FIRST_PAUSE * 2.0**self._n_refused, LONGEST_PAUSE)
+            self._n_refused += 1
+            self._paused_until = math.inf if message["is_final"] else time.monotonic() + pause
             self._log.warning(EVENT, message=f"forks no process: {message['refused']}")
-            self._parent_command = None
             self._forget(parent)
+        else:
+            self._n_refused = 0
         if starting is not None:
             assert pid is None or isinstance(pid, int)  # narrows: the message is the parent's
             starting.started(pid)

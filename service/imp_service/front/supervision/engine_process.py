@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import socket
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
-from imp_service.front.parent import Process
-from imp_service.front.upstreams import ABSTRACT, Death
+from imp_service.config.address import ABSTRACT
+from imp_service.config.machine import n_killed_for_memory
+from imp_service.front.supervision.death import Death
+from imp_service.front.supervision.parent import Process
 
 BACKLOG = 128
 READ_BYTES = 1 << 16
@@ -33,8 +37,9 @@ class EngineProcess:
         self._received = b""
         self.ended: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
         self.has_served = False
-        # Why it was ended, if it hung.
-        self.why_hung = ""
+        # Why it was ended, if it hung or was killed for memory.
+        self.why = ""
+        self._n_killed = n_killed_for_memory()
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind("")  # the kernel chooses a name
             listening.listen(BACKLOG)
@@ -71,12 +76,17 @@ class EngineProcess:
         if code is None or self.ended.done():
             return
         self._close_link()
-        hung = bool(self.why_hung)
-        self.ended.set_result(Death(-code, None, hung) if code < 0 else Death(None, code, hung))
+        by_watchdog = bool(self.why)
+        # The counter tells such a kill from another one's SIGKILL.
+        for_memory = not by_watchdog and code == -signal.SIGKILL and n_killed_for_memory() > self._n_killed
+        if for_memory:
+            self.why = "the kernel killed it for memory"
+        ended = {"signal": -code} if code < 0 else {"status": code}
+        self.ended.set_result(Death(**ended, by_watchdog=by_watchdog, for_memory=for_memory))
 
     async def end(self, why: str) -> None:
         """Ends it because it hangs: it may say where, and is killed after a second."""
-        self.why_hung = why
+        self.why = why
         self.signal(signal.SIGABRT)
         await asyncio.wait((self.ended,), timeout=1.0)
         self.signal(signal.SIGKILL)
@@ -114,8 +124,7 @@ def reap_orphans(own: Collection[int]) -> None:
 
     `own` are the children of which somebody else wants to know how they ended.
     """
-    try:
-        while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and found.si_pid not in own:
-            os.waitpid(found.si_pid, 0)
-    except ChildProcessError:
-        return
+    for task in Path("/proc/self/task").glob("*/children"):
+        for pid in {int(word) for word in task.read_text().split()}.difference(own):
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)

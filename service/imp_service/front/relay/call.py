@@ -9,16 +9,16 @@ from http import HTTPStatus
 
 from aiohttp import ClientResponse
 
-from imp_service.front.events import BadEvents, MarkedReader, Told
-from imp_service.front.request import Request, end_to_end, error_event, gateway_error
-from imp_service.front.state import FrontState
-from imp_service.front.upstreams import FAILURES, Flight, Upstream
+from imp_service.front.relay.connections import FAILURES
+from imp_service.front.relay.events import WAITING, BadEvents, MarkedReader, Told
+from imp_service.front.relay.request import Request, end_to_end, error_event, gateway_error
+from imp_service.front.relay.state import METRICS, FrontState
+from imp_service.front.relay.upstream import Flight, Upstream
 from imp_service.http_api.exchange import Exchange
 from imp_service.http_api.guard import HttpRefusal
 from imp_service.serving.refusal import Refusal
 
 EVENTS = "text/event-stream"
-WAITING = b": waiting\n\n"
 # A call ends if so many upstreams in a row ended before it had a new token.
 MAX_ATTEMPTS = 3
 # Seconds that a call which was interrupted waits for an upstream.
@@ -27,6 +27,9 @@ PATIENCE = 600.0
 LEAST_RETRY_SECONDS, MAX_RETRY_SECONDS, RETRY_SECONDS = 0.02, 3.0, 0.5
 ADVICE = re.compile(r"[0-9]{1,9}")
 BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+# With these a gateway says that its server failed, and with those that it does not take the field `resume`.
+GATEWAYS_LOSSES = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
+GATEWAYS_REFUSALS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 # Of an answer without a stream: kept so that it can be asked for again.
 MAX_WHOLE_BYTES = 1024**2
 MAX_SHOWN = 256
@@ -35,9 +38,11 @@ MAX_SHOWN = 256
 class Broken(Exception):
     """An upstream ended in the middle, or says that it does."""
 
-    def __init__(self, refused: HttpRefusal, *, is_its_fault: bool = True) -> None:
+    def __init__(self, refused: HttpRefusal, *, is_its_fault: bool = True, cause: str = "ended") -> None:
+        """`cause` is one of RESUME_CAUSES."""
         super().__init__(refused.message)
         self.refused = refused
+        self.cause = cause
         # It does not take other requests now either, and this one was tried.
         self.is_its_fault = is_its_fault
 
@@ -51,8 +56,13 @@ class RelayedCall:
         self.request = request
         self.ticket = front.admission.ticket()
         self.upstream: Upstream | None = None
+        # For its turn, and for an upstream that is ready.
+        self.is_waiting = False
+        # What follows the answer of the upstream.
+        self._added = b""
         self._failed: set[Upstream] = set()
         self._told = Told(front.memory)
+        self._has_told_unkept = False
         self._reader: MarkedReader | None = None
         # Of the answer without a stream.
         self._held = front.memory.message(0)
@@ -61,6 +71,7 @@ class RelayedCall:
         self._n_attempts = 0
         # Why the first of the upstreams without a new token broke off, and when.
         self._first: HttpRefusal | None = None
+        self._cause = ""
         self._interrupted_at: float | None = None
         self._waiting: asyncio.Timeout | None = None
 
@@ -74,6 +85,7 @@ class RelayedCall:
         except HttpRefusal as refused:
             if not self._exchange.has_begun:
                 raise
+            self._front.n_lost += 1
             if self._reader is None or self._reader.is_plain or self._reader.is_over:
                 self._exchange.break_off()
                 return
@@ -96,7 +108,9 @@ class RelayedCall:
 
     async def _attempt(self) -> bool:
         """Asks one upstream. Returns whether the answer is complete. Raises HttpRefusal if the call cannot go on."""
+        self.is_waiting = True
         before, upstream = self.upstream, await self._next()
+        self.is_waiting = False
         self.upstream = upstream
         if upstream is before and upstream.is_child:
             self._count_attempt()
@@ -104,12 +118,15 @@ class RelayedCall:
             await self._ask(upstream)
             return True
         except Broken as broken:
-            self._first = self._first or broken.refused
+            self._first, self._cause = self._first or broken.refused, self._cause or broken.cause
             if self._interrupted_at is None:
                 self._interrupted_at = asyncio.get_running_loop().time()
             if broken.is_its_fault:
                 self._failed.add(upstream)
                 upstream.failed()
+            if self._told.is_done and self._exchange.has_begun:  # only the end of the response is missing
+                await self._exchange.end()
+                return True
             if not self._can_go_on():
                 raise self._first from broken
             # Of a child, its end says more than its connections.
@@ -156,27 +173,41 @@ class RelayedCall:
         request = self.request
         try:
             async with upstream.flight() as flight:
-                content = request.content(self._told.resume())
+                content = request.content(self._told.resume(), flight)
                 try:
-                    response = await upstream.send(request.method, request.target, request.headers(), content)
+                    headers = request.headers(is_for_child=upstream.is_child)
+                    response = await upstream.connections.send(request.method, request.target, headers, content)
                 except FAILURES as error:
-                    raise request.refusal or _broken(error) from error
+                    raise request.refusal or _broken_by(error) from error
                 async with response:
                     await self._answer(response, flight)
         except TimeoutError as error:
-            raise _broken(error) from error
+            raise (_too_slow() if flight.is_read_slowly else _broken("no answer", "silent")) from error
 
     async def _answer(self, response: ClientResponse, flight: Flight) -> None:
         is_stream = response.content_type == EVENTS and response.status == HTTPStatus.OK
+        is_gateways = not _is_of_imp(response)
         if is_stream and self.request.is_amended:
             await self._give_events(response, flight)
+        elif is_gateways and response.status in GATEWAYS_LOSSES and self.request.can_repeat:
+            content = await _shown(response, flight)
+            await asyncio.sleep(RETRY_SECONDS)  # until the gateway knows that its server has gone
+            raise Broken(gateway_error("upstream_lost", content))
+        elif is_gateways and response.status in GATEWAYS_REFUSALS and self._may_leave_marks():
+            self.request.ask_no_marks()
+            raise Broken(gateway_error("upstream_lost", await _shown(response, flight)), is_its_fault=False)
         elif self._exchange.has_begun:
             await self._refused(response, flight)
         elif response.status == HTTPStatus.SERVICE_UNAVAILABLE and self._can_go_elsewhere():
             # Such an answer is given only if there is nobody else to ask.
             raise Broken(gateway_error("upstream_lost", "the server takes no calls"))
         else:
+            if self._is_page_of_child(response):
+                self._added = self._front.metrics()
+            if is_stream and self.request.has_left_marks:
+                self._front.tell_unresumable("a gateway refuses the field resume: the stream cannot be resumed")
             await self._give(response, flight, is_stream=is_stream)
+            self._front.n_answers += self.request.method == "POST" and response.status == HTTPStatus.OK
         self._front.admission.prove(self.ticket)
 
     async def _give_events(self, response: ClientResponse, flight: Flight) -> None:
@@ -190,17 +221,19 @@ class RelayedCall:
             while piece := await _read(response, flight):
                 given = reader.feed(piece)
                 if given:
-                    await self._write(response, given)
+                    await self._write(response, flight, given)
                 if told.n_tokens != n_tokens:
                     front.n_new_tokens += told.n_tokens - n_tokens
                     self._grow(flight, is_first=n_tokens == n_before)
                     n_tokens = told.n_tokens
                 if reader.end is not None:
                     raise _leaving(reader.end)
+                if reader.cut is not None:
+                    raise _broken(reader.cut)
         except BadEvents as error:
             raise self._first or gateway_error("upstream_invalid", f"the server sent {error}") from None
         if not reader.is_whole:
-            raise _broken(EOFError("the stream has no end"))
+            raise _broken("the stream has no end")
         await self._begin(response)
         await exchange.end()
 
@@ -216,13 +249,18 @@ class RelayedCall:
                 self.request.forget()
                 self._held.close()
                 piece, parts = b"".join(parts), []
-            await self._write(response, piece)
+            await self._write(response, flight, piece)
         await self._begin(response)
-        await exchange.end(b"".join(parts))
+        await exchange.end(b"".join(parts) + self._added)
+
+    def _is_page_of_child(self, response: ClientResponse) -> bool:
+        """It has the series of the engine process, behind which the front's own follow."""
+        is_page = (self.request.method, self.request.path, response.status) == ("GET", METRICS, HTTPStatus.OK)
+        return is_page and self.upstream is not None and self.upstream.is_child
 
     async def _refused(self, response: ClientResponse, flight: Flight) -> None:
         """The upstream does not go on with a stream."""
-        content = (await _read(response, flight))[:MAX_SHOWN].decode(errors="replace")
+        content = await _shown(response, flight)
         now = asyncio.get_running_loop().time()
         if response.status in BUSY and now < (self._interrupted_at or now) + PATIENCE:
             advised = response.headers.get("retry-after-ms", "")
@@ -233,8 +271,11 @@ class RelayedCall:
             await asyncio.sleep(min(max(seconds, LEAST_RETRY_SECONDS), MAX_RETRY_SECONDS))
             raise Broken(gateway_error("upstream_busy", content), is_its_fault=False)
         first = self._first or gateway_error("upstream_lost", "the server ended")
-        message = f"{first.message}; the rest of the stream was refused: {response.status} {content}"
+        message = f"{first.message}; the rest of the stream was refused: {content}"
         raise HttpRefusal(first.status, first.code, message)
+
+    def _may_leave_marks(self) -> bool:
+        return self.request.is_amended and self.request.can_repeat and not self._exchange.has_begun
 
     def _can_go_elsewhere(self) -> bool:
         """Whether another upstream may answer. This one takes no calls."""
@@ -242,16 +283,16 @@ class RelayedCall:
         self.upstream.failed()
         return self.request.can_repeat and self._front.upstreams.has_ready()
 
-    async def _write(self, response: ClientResponse, piece: bytes) -> None:
+    async def _write(self, response: ClientResponse, flight: Flight, piece: bytes) -> None:
         await self._begin(response)
         self._sent = piece
-        self._wrote_at = asyncio.get_running_loop().time()
+        self._wrote_at = flight.last_byte  # just now
         await self._exchange.write(piece)
 
     async def _begin(self, response: ClientResponse) -> None:
         if not self._exchange.has_begun:
             pairs = tuple((name.lower(), value) for name, value in response.headers.items())
-            if self._reader is not None:  # the length is that with the marks, and of this part only
+            if self._reader is not None or self._added:  # the length is that with the marks, and of this part only
                 pairs = tuple(pair for pair in pairs if pair[0] != "content-length")
             # A body that is still on its way leaves no place for another request.
             closes = self.request.is_spent and not self.request.is_kept
@@ -263,10 +304,13 @@ class RelayedCall:
         if front.admission.unproven:
             front.admission.prove(self.ticket)
         if is_first and self._first is not None:
-            front.n_resumed += 1
+            front.resumed[self._cause] += 1
             front.log.notice("resumed", tokens=self._told.n_tokens, upstream=flight.upstream.address)
             self._failed.clear()
-        self._first = self._interrupted_at = None
+        if not self._told.is_kept and not self._has_told_unkept:
+            self._has_told_unkept = True
+            front.tell_unresumable("front.memory has no room for token ids: their stream cannot be resumed")
+        self._first, self._cause, self._interrupted_at = None, "", None
         self._n_attempts = 0
 
     def _has_room(self, n_bytes: int) -> bool:
@@ -282,9 +326,19 @@ async def _read(response: ClientResponse, flight: Flight) -> bytes:
     try:
         piece = await response.content.readany()
     except FAILURES as error:
-        raise _broken(error) from error
-    flight.last_byte = asyncio.get_running_loop().time()
+        raise _broken_by(error) from error
+    flight.heard()
     return piece
+
+
+async def _shown(response: ClientResponse, flight: Flight) -> str:
+    """The status, and the begin of the body. Raises Broken."""
+    return f"{response.status} {(await _read(response, flight))[:MAX_SHOWN].decode(errors='replace')}"
+
+
+def _is_of_imp(response: ClientResponse) -> bool:
+    """Whether a server of imp wrote it. Gateways pass on its headers, and some put another `server` in."""
+    return response.headers.get("server") == "imp" or "imp-instance-id" in response.headers
 
 
 def poison() -> HttpRefusal:
@@ -293,11 +347,21 @@ def poison() -> HttpRefusal:
     return HttpRefusal(status, "poison_request", message, [("x-should-retry", "false")])
 
 
-def _broken(error: BaseException) -> Broken:
-    return Broken(gateway_error("upstream_lost", f"the server ended in the middle: {type(error).__name__}"))
+def _too_slow() -> HttpRefusal:
+    return HttpRefusal(HTTPStatus.GATEWAY_TIMEOUT, "upstream_timeout", "the server reads the body too slowly")
+
+
+def _broken(why: str, cause: str = "ended") -> Broken:
+    return Broken(gateway_error("upstream_lost", f"the server ended in the middle: {why}"), cause=cause)
+
+
+def _broken_by(error: BaseException) -> Broken:
+    """Its text is not for clients: it may have addresses."""
+    return _broken(type(error).__name__)
 
 
 def _leaving(reason: str) -> Broken:
     """The upstream says itself that the stream can go on elsewhere."""
     message = f"the server ended the stream: {reason}"
-    return Broken(HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, reason.lower(), message, [("retry-after", "1")]))
+    refused = HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, reason.lower(), message, [("retry-after", "1")])
+    return Broken(refused, cause="left")

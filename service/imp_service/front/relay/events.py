@@ -1,7 +1,8 @@
 """Server-sent events on their way: takes the marks out, and remembers what a broken stream needs to go on.
 
 A server of imp that was asked for marks writes units: a mark, then the events that it is about. A unit is given on
-whole or not at all, so what the client has is always what the marks say.
+whole or not at all, so what the client has is always what the marks say. A gateway between front and server ends a
+broken stream with events of its own, even behind half an event. They have no mark, and the unit's sum shows the rest.
 """
 
 from __future__ import annotations
@@ -10,12 +11,21 @@ import json
 from array import array
 from collections.abc import Mapping
 from typing import Any
+from zlib import crc32
 
 from imp_service.serving.message_memory import MessageMemory
 from imp_service.serving.refusal import Refusal
 
 MARK = b": imp "
-BLOCK_END = b"\n\n"
+# A gateway may have changed the ends of lines.
+BLOCK_END, OTHER_BLOCK_END = b"\n\n", b"\r\n\r\n"
+WAITING = b": waiting\n\n"
+# Neither a comment nor the JSON of a mark has it.
+EVENT = b"data: {"
+# A server of imp sends an error that comes first as the response's status.
+ERROR = b'data: {"error"'
+# Gateways keep an idle stream of messages alive with this event.
+PING = b"event: ping"
 # Limits of what an upstream may send.
 MAX_SEQUENCES = 4096
 MAX_MARK_BYTES = 256 * 1024
@@ -46,6 +56,8 @@ class Told:
         self._sizes: dict[int, array[int]] = {}
         self._finished: set[int] = set()
         self.n_tokens = 0
+        # The client has the last event.
+        self.is_done = False
         # False: there was no memory for the ids, so the stream cannot go on elsewhere.
         self.is_kept = True
 
@@ -62,11 +74,6 @@ class Told:
             return {}
         n = 1 + max((*self._ids, *self._finished), default=-1)
         return {**self.head, "sequences": [self._sequence(i) for i in range(n)]}
-
-    @property
-    def is_done(self) -> bool:
-        """All sequences that the client knows have ended."""
-        return bool(self._finished) and self._finished >= self._ids.keys()
 
     def close(self) -> None:
         """The stream is over."""
@@ -85,6 +92,7 @@ class Told:
         for index, ids in mark.get("told", ()):
             self._keep(_checked(index), ids)
         self._finished.update(_checked(index) for index in mark.get("finished", ()))
+        self.is_done = self.is_done or "done" in mark or "over" in mark
 
     def _keep(self, index: int, ids: list[int]) -> None:
         n_new = len(ids)
@@ -126,13 +134,16 @@ class MarkedReader:
         self._held = memory.message(FREE_BYTES)
         self._is_counted = False
         self._rest = bytearray()
+        self._block_end = BLOCK_END
         self._has_marks = False
         # The upstream writes no marks, so its bytes are relayed as they come.
         self.is_plain = False
-        # An event without a mark came, as errors are. Nothing follows it.
+        # The server has written its error, or says that it writes no marks: what follows is relayed.
         self.is_over = False
         # Why the upstream ends here, if it says that the stream can go on elsewhere.
         self.end: str | None = None
+        # How one can see that a gateway broke the stream off. Nothing is read behind it.
+        self.cut: str | None = None
         self._mark: dict[str, Any] = {}
         self._unit: list[bytes | bytearray] = []
         self._n_missing = 0
@@ -146,15 +157,18 @@ class MarkedReader:
         text: bytes | bytearray = piece
         searched = 0
         if self._rest:
-            searched = len(self._rest) - 1
+            searched = max(len(self._rest) - len(self._block_end) + 1, 0)
             self._rest += piece
             text = self._rest
+        if not self._has_marks and text.startswith(ERROR):
+            self.cut = "an error in place of the stream"
+            return b""
         if not self._has_marks and self._is_foreign(text):
             return self._give_up_marks(text)
         given: list[bytes | bytearray] = []
-        begin = 0
-        while (found := text.find(BLOCK_END, max(begin, searched))) >= 0:
-            end = found + len(BLOCK_END)
+        begin, block_end = 0, self._block_end
+        while self.cut is None and (found := text.find(block_end, max(begin, searched))) >= 0:
+            end = found + len(block_end)
             self._take(text[begin:end], given)
             begin = end
         self._keep_rest(text, begin)
@@ -172,7 +186,11 @@ class MarkedReader:
 
     def _is_foreign(self, text: bytes | bytearray) -> bool:
         """Whether this cannot become a stream with marks. A server of imp writes comments and marks first."""
-        return text[:1] != b":" or b"\r" in text
+        at = text.find(b"\r")
+        if at >= 0 and text[at : at + 2] in (b"\r", b"\r\n"):
+            self._block_end = OTHER_BLOCK_END
+            at = -1
+        return text[:1] != b":" or at >= 0
 
     def _give_up_marks(self, text: bytes | bytearray) -> bytes:
         if self._goes_on:
@@ -182,7 +200,9 @@ class MarkedReader:
         return bytes(text)
 
     def _take(self, block: bytes | bytearray, given: list[bytes | bytearray]) -> None:
-        if block.startswith(MARK):
+        if block.startswith(b":") and EVENT in block:
+            self.cut = "an event in the middle of a comment"
+        elif block.startswith(MARK):
             self._take_mark(block, given)
         elif self._n_missing:
             self._unit.append(block)
@@ -190,17 +210,22 @@ class MarkedReader:
             self._n_missing -= 1
             if not self._n_missing:
                 self._finish_unit(given)
+        elif self.is_over or block.startswith((b":", PING)):
+            given.append(block)
+        elif self._has_marks:
+            self.cut = None if self._told.is_done else "an event without a mark"
+        elif self._goes_on:
+            raise BadEvents("an event, expected the mark of the rest of a stream")
         else:
-            self.is_over = self.is_over or not block.startswith(b":")
-            if self.is_over and not self._has_marks and self._goes_on:
-                raise BadEvents("an event, expected the mark of the rest of a stream")
+            self.is_over = True
             given.append(block)
 
     def _take_mark(self, block: bytes | bytearray, given: list[bytes | bytearray]) -> None:
         if self._n_missing:
             raise BadEvents(f"a mark, expected {self._n_missing} events of the mark before")
         try:
-            mark = json.loads(block[len(MARK) : -len(BLOCK_END)])
+            text = block[len(MARK) : -len(self._block_end)].decode()  # or the encoding would be guessed
+            mark = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise BadEvents("a mark that is not JSON") from error
         n_events = mark.get("events", 1) if isinstance(mark, dict) else None
@@ -209,6 +234,12 @@ class MarkedReader:
         self._has_marks = True
         if "end" in mark:
             self.end = str(mark["end"])[:64]
+            return
+        if "waiting" in mark:
+            given.append(WAITING)
+            return
+        if mark.get("origin", mark) is None:
+            self._leave_marks()
             return
         if "origin" in mark and len(block) > MAX_ORIGIN_BYTES:
             raise BadEvents(f"an origin of {len(block)} bytes, expected at most {MAX_ORIGIN_BYTES}")
@@ -221,11 +252,27 @@ class MarkedReader:
         if not n_events:
             self._finish_unit(given)
 
+    def _leave_marks(self) -> None:
+        if self._goes_on or self._told.head:
+            raise BadEvents("a stream that cannot be resumed, expected the rest of one")
+        self.is_over = True
+
     def _finish_unit(self, given: list[bytes | bytearray]) -> None:
-        self._told.add(self._mark)
+        if "crc" in self._mark and self._mark["crc"] != self._sum():
+            self.cut = "an event in the middle of another"
+            return
+        if "failed" in self._mark:
+            self.is_over = True
+        else:
+            self._told.add(self._mark)
         if self._unit:
-            given += self._unit
+            if "over" not in self._mark:  # or the client has the events already, from the server before
+                given += self._unit
             self._unit, self._n_unit_bytes, self._n_silent = [], 0, 0
+
+    def _sum(self) -> int:
+        content = b"".join(self._unit)
+        return crc32(content if self._block_end is BLOCK_END else content.replace(b"\r\n", b"\n"))
 
     def _keep_rest(self, text: bytes | bytearray, begin: int) -> None:
         if text is self._rest:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from pathlib import Path
 
 from imp_service.config import Settings
 from imp_service.config.address import Address
 from imp_service.config.server_settings import DrainSettings
-from imp_service.front.relay import Front
+from imp_service.front.relay.connections import Trust, trust_in
+from imp_service.front.relay.front import Front
 from imp_service.http_api.listener import Listener
 from imp_service.http_api.tls import server_context
-from imp_service.serving.listening import bind_socket, checked_http
+from imp_service.serving.listening import bind_socket, bindable, checked_http
 from imp_service.serving.security.identity_files import read_identity
-from imp_service.serving.security.reloaded_files import FileWatcher
+from imp_service.serving.security.reloaded_files import FileWatcher, ReloadedFiles
 from imp_service.telemetry.log import Log
 
 # Time to send the last bytes.
@@ -35,17 +37,26 @@ async def until_drained(front: Front, drain: DrainSettings) -> None:
 class FrontServer:
     """On the event loop's thread."""
 
-    def __init__(self, settings: Settings, log: Log) -> None:
-        """Binds the addresses of listen.http. Raises ListenError, and ConfigError for the files of TLS."""
+    def __init__(self, settings: Settings, log: Log, *, has_metrics: bool = False) -> None:
+        """Binds the addresses of listen.http, and that of listen.metrics if the front answers there.
+
+        Raises ListenError, and ConfigError for the files of TLS.
+        """
         self._settings = settings
         self._identity = read_identity(settings.tls, log)
+        ca = settings.front.ca
+        self._authorities = None if ca is None else ReloadedFiles("front.ca", [Path(ca)], lambda: trust_in(ca), log)
         self._watcher: FileWatcher | None = None
         self._listeners: list[Listener] = []
         self._bound: list[tuple[socket.socket, Address]] = []
+        self._scraped: tuple[socket.socket, Address] | None = None
         try:
             for address in checked_http(settings.listen, log):
                 listening, text = bind_socket(address)
                 self._bound.append((listening, Address(text)))
+            if has_metrics and settings.listen.metrics is not None:
+                listening, text = bind_socket(bindable(settings.listen.metrics, log))
+                self._scraped = listening, Address(text)
         except BaseException:
             self._release()
             raise
@@ -55,16 +66,30 @@ class FrontServer:
         """The bound addresses, with the ports that were chosen."""
         return [address.text for _, address in self._bound]
 
+    @property
+    def metrics_address(self) -> str | None:
+        """The bound address of metrics."""
+        return None if self._scraped is None else self._scraped[1].text
+
+    @property
+    def trust(self) -> Trust | None:
+        """The authorities of front.ca as its file is now; None: those of the system."""
+        files = self._authorities
+        return None if files is None else lambda: files.value
+
     async def start(self, front: Front) -> None:
         """Accepts connections from now on."""
         tls = None
         if self._identity is not None:
             tls = server_context(self._identity)
-            self._watcher = FileWatcher([self._identity.check_files])
+        if files := [each.check_files for each in (self._identity, self._authorities) if each is not None]:
+            self._watcher = FileWatcher(files)
         for listening, address in self._bound:
-            listener = front.listener(listening, self._settings, None if address.is_unix else tls)
+            self._listeners.append(front.listener(listening, self._settings, None if address.is_unix else tls))
+        if self._scraped is not None:
+            self._listeners.append(front.scraped(*self._scraped, self._settings))
+        for listener in self._listeners:
             await listener.start()
-            self._listeners.append(listener)
 
     async def stop(self) -> None:
         """Takes no new connections, and ends those that are open."""
@@ -75,8 +100,8 @@ class FrontServer:
         self._release()
 
     def _release(self) -> None:
-        while self._bound:
-            listening, address = self._bound.pop()
+        scraped = [] if self._scraped is None else [self._scraped]
+        for listening, address in (*self._bound, *scraped):
             listening.close()
             if address.socket_path is not None:
                 address.socket_path.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -9,15 +10,17 @@ from hashlib import sha256
 from http import HTTPStatus
 from typing import Any
 
-from imp_service.front.upstreams import Upstreams
+from imp_service.front.relay.upstream import Flight
+from imp_service.front.relay.upstreams import Upstreams
 from imp_service.http_api.anthropic.form import ANTHROPIC
 from imp_service.http_api.api_form import ApiForm
-from imp_service.http_api.exchange import Exchange
+from imp_service.http_api.exchange import PEER, Exchange
 from imp_service.http_api.guard import HttpRefusal
 from imp_service.http_api.openai.form import OPENAI
 from imp_service.serving.message_memory import HeldMessage, MessageMemory
 from imp_service.serving.refusal import Refusal
 
+# Also below a prefix, as Ray Serve gives an application.
 GENERATING = ("/chat/completions", "/completions", "/responses", "/messages")
 # Sent again if their upstream ends before it has answered.
 REPEATED = ("GET", "HEAD", "POST")
@@ -48,11 +51,13 @@ class Request:
         self.refusal: HttpRefusal | None = None
         # Where the field `resume` can be put into the body.
         self._place: int | None = None
+        # A gateway has refused that field.
+        self.has_left_marks = False
 
     @property
     def is_for_stream(self) -> bool:
         """It may ask for a stream that can be resumed."""
-        return self.method == "POST" and self.path.removeprefix("/v1") in GENERATING
+        return self.method == "POST" and self.path.endswith(GENERATING)
 
     @property
     def is_amended(self) -> bool:
@@ -68,20 +73,21 @@ class Request:
         """Names the body; empty if there is none, or it is not kept."""
         return sha256(self.body).digest() if self.body and self.is_kept else b""
 
-    def headers(self) -> list[tuple[str, str]]:
-        """Those for the next upstream."""
-        own = [("via", self._upstreams.via)]
+    def headers(self, *, is_for_child: bool) -> list[tuple[str, str]]:
+        """Those for the next upstream. A child believes its front, and nobody else, who the client is."""
+        own = [("via", self._upstreams.via), *([(PEER, self._exchange.peer)] if is_for_child else [])]
         # Of a body that is not kept, nothing can go on elsewhere.
         if self.is_kept and self._upstreams.can_resume_elsewhere:
             own.append(("imp-resumes", "1"))
-        # The front reads the marks of a stream, which it could not if they were compressed.
-        changed = {*(["content-length"] if self.is_kept else []), *(["accept-encoding"] if self.is_amended else [])}
+        changed = {PEER, *(["content-length"] if self.is_kept else [])}
+        if self.is_amended:  # the front reads the marks, which it could not if they were compressed
+            changed.add("accept-encoding")
         return [*(pair for pair in end_to_end(self._exchange.pairs) if pair[0] not in changed), *own]
 
-    def content(self, resume: Mapping[str, Any]) -> bytes | AsyncIterator[bytes] | None:
+    def content(self, resume: Mapping[str, Any], flight: Flight) -> bytes | AsyncIterator[bytes] | None:
         """The body for the next upstream."""
         if not self.is_kept:
-            return self._passing()
+            return self._passing(flight)
         if self._place is None:
             return bytes(self.body) if self.body or self.method == "POST" else None
         before, after = self.body[: self._place], self.body[self._place :]
@@ -103,20 +109,32 @@ class Request:
         if self.is_kept and self.is_for_stream:
             self._place = _place(self.body)
 
+    def ask_no_marks(self) -> None:
+        """From now on the body is sent as the client wrote it."""
+        self._place, self.has_left_marks = None, True
+
     def forget(self) -> None:
         """The body is not needed any more."""
         self.is_spent = True
         self.body.clear()
         self._held.close()
 
-    async def _passing(self) -> AsyncIterator[bytes]:
+    async def _passing(self, flight: Flight) -> AsyncIterator[bytes]:
+        """Client and upstream have the same time for the whole body. Neither waits on the other's account."""
         self.is_spent = True
-        read, self.body = self.body, bytearray()
+        read, self.body = bytes(self.body), bytearray()
         self._held.close()
-        yield bytes(read)
+        loop, left = asyncio.get_running_loop(), self._exchange.times.body
         try:
-            while part := await self._exchange.read_part():
-                yield part
+            part = read or await self._exchange.read_part()
+            while part:
+                began = loop.time()
+                with flight.reading(left):
+                    yield part
+                spent = loop.time() - began
+                left -= spent
+                self._exchange.allow(spent)
+                part = await self._exchange.read_part()
         except HttpRefusal as refused:
             self.refusal = refused
             raise
@@ -141,7 +159,7 @@ async def read_request(exchange: Exchange, memory: MessageMemory, upstreams: Ups
 
 def form_of(path: str) -> ApiForm:
     """The form of errors about a path."""
-    return ANTHROPIC if path.removeprefix("/v1").startswith("/messages") else OPENAI
+    return ANTHROPIC if "/messages" in path else OPENAI
 
 
 def error_event(path: str, refused: HttpRefusal, sent: bytes) -> bytes:

@@ -1,0 +1,1 @@
+"""The supervision: keeps an engine process running behind the relay."""
