@@ -387,8 +387,9 @@ def test_rsm_6_p26_a_resumed_request_takes_over_its_id() -> None:
     asked = ask([HELD - 20], 40, request_id="mine")
     with gate() as held, serve(model=held.model()) as served:
         first = served.inference.Generate(asked)
-        alien = served.inference.Generate(asked, metadata=(("imp-tenant", "b"),))
         going_on = resuming(asked, [next(first)])
+        # Not before the first has started: it could come to the gate alone.
+        alien = served.inference.Generate(asked, metadata=(("imp-tenant", "b"),))
         going_on.resume.sequences[0].token_ids.extend(range(HELD - 19, HELD - 10))
         held.wait()
         assert refusal(served, asked).reason == "REQUEST_ID_IN_USE"

@@ -27,6 +27,7 @@ from imp_service.serving.server_state import ServerState
 from support.calls.checked_channel import checked
 from support.calls.wire import ask, tokens_of
 from support.run.patience import HANGS_AFTER
+from support.servers.gate import open_gates
 from support.servers.loop_thread import loop_thread
 from support.servers.served_models import ServedModel, built_in
 from support.servers.server_checks import CanaryLoop, Metadata, last_problems_of
@@ -268,5 +269,8 @@ def serve(
         yield served
         problems = last_problems_of(served)
         assert not problems, "; ".join(problems)
+    except BaseException:
+        open_gates()
+        raise
     finally:
         served.close()
