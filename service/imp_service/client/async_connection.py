@@ -6,17 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import grpc
 
+from ..pb.inference_pb2 import GenerateRequest, GenerateResponse
 from ..pb.inference_pb2_grpc import InferenceServiceStub
 from ..pb.model_pb2_grpc import ModelServiceStub
 from ..pb.tokenizer_pb2_grpc import TokenizerServiceStub
 from .connection import LAST_CALLS_SECONDS, Metadata
 from .failure import CallFailure, closed, failure_of
 from .patience import Patience, patience_of
-from .target import Target, open_async_channel
+from .target import ACKNOWLEDGE, SERVICE, Target, open_async_channel
 
 if TYPE_CHECKING:
     from ..pb.inference_pb2_grpc import InferenceServiceAsyncStub
@@ -37,6 +38,8 @@ class AsyncConnection:
         self._deadline = deadline
         self._has_own_connection = own_connection
         self._channel: grpc.aio.Channel | None = None
+        # The server of the sessions, and the channels to it and to those that they left.
+        self._sessions: InferenceServiceAsyncStub | None = None
         self._session_channels: list[grpc.aio.Channel] = []
         # A server has answered a generation.
         self.has_answered = False
@@ -60,22 +63,27 @@ class AsyncConnection:
 
     @cached_property
     def inference(self) -> InferenceServiceAsyncStub:
-        return InferenceServiceStub(self.channel)
+        return _inference(self.channel)
 
-    @cached_property
+    @property
     def sessions(self) -> InferenceServiceAsyncStub:
-        """For calls of sessions, which live on one server."""
+        """For calls of sessions, which live on one server. Raises the failure of a closed connection."""
         if not self.target.has_several:
             return self.inference
         if self._is_closed:
             raise closed()
-        self._session_channels.append(open_async_channel(self.target, own_connection=True))
-        return InferenceServiceStub(self._session_channels[-1])
+        if self._sessions is None:
+            self._session_channels.append(open_async_channel(self.target, own_connection=True))
+            self._sessions = _inference(self._session_channels[-1])
+        return self._sessions
 
-    def leave_server(self) -> None:
-        """Makes the next calls of sessions on another server, if there are several. Those that run go on."""
-        if self.target.has_several:
-            self.__dict__.pop("sessions", None)
+    def leave_server(self, left: InferenceServiceAsyncStub) -> None:
+        """Makes the next calls of sessions on another server than `left`, if there are several. Those that run go on.
+
+        Has no effect if a call of another session has left it before.
+        """
+        if self._sessions is left:
+            self._sessions = None
 
     @cached_property
     def models(self) -> ModelServiceAsyncStub:
@@ -115,6 +123,8 @@ class AsyncConnection:
         timeout: float | None = None,
     ) -> Response:
         """The reply. Raises CallFailure. Cancelling the task cancels the call."""
+        if self._is_closed:
+            raise closed()
         with self.failures():
             return await method(request, timeout=self.seconds(timeout), metadata=(*self._metadata, *metadata))
 
@@ -185,6 +195,27 @@ class AsyncConnection:
             if task is None or task.cancelling():
                 raise
             raise closed() from None  # gRPC ended the call, and nobody cancelled the task
+
+
+def _inference(channel: grpc.aio.Channel) -> InferenceServiceAsyncStub:
+    """Where a call of Generate asks for a sign of its server, gRPC begins to wait for the head before it sends.
+
+    Otherwise it begins once the request is sent, and loses a head that comes together with the end.
+    """
+    stub = InferenceServiceStub(channel)
+    at_once = stub.Generate
+    last = channel.stream_stream(f"/{SERVICE}/Generate", GenerateRequest.SerializeToString, GenerateResponse.FromString)
+
+    def generate(request: GenerateRequest, *, timeout: float | None, metadata: Metadata) -> Any:
+        async def requests() -> AsyncIterator[GenerateRequest]:
+            yield request
+
+        if ACKNOWLEDGE[0] in metadata:
+            return last(requests(), timeout=timeout, metadata=metadata)
+        return at_once(request, timeout=timeout, metadata=metadata)
+
+    stub.Generate = generate  # type: ignore[assignment]
+    return stub
 
 
 class AsyncReplies(AsyncIterator[Response]):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ..pb.inference_pb2 import GenerateResponse
 from .failure import CallFailure, cancelled
-from .joined_stream import JoinedStream, joined_stream
+from .joined_stream import JoinedStream
 from .patience import DRAINING
-from .repeated_stream import RepeatedStream, repeated_stream
+from .repeated_stream import RepeatedStream
 from .stream_order import StreamBroken
 
 if TYPE_CHECKING:
@@ -40,12 +40,13 @@ class AsyncJoinedReplies(AsyncIterator[GenerateResponse]):
         """
         self._connection = connection
         self._reopen = reopen
+        patience, is_known = connection.patience(timeout), connection.has_answered
         self._stream: JoinedStream | RepeatedStream = (
-            joined_stream(request, connection, timeout)
+            JoinedStream(request, connection.target, patience, is_known=is_known)
             if reopen is None
-            else repeated_stream(request, connection.target, connection.seconds(timeout))
+            else RepeatedStream(request, patience)
         )
-        self._metadata = (*metadata, *self._stream.metadata)
+        self._metadata = metadata
         # Set when it was cancelled.
         self._ended = asyncio.Event()
         self._replies = self._call()
@@ -84,8 +85,8 @@ class AsyncJoinedReplies(AsyncIterator[GenerateResponse]):
         wait = self._stream.failed(failure)
         if wait is None:
             return False
-        if failure.reason == DRAINING and self._stream.is_of_session:
-            self._connection.leave_server()
+        if failure.reason == DRAINING:
+            self._connection.leave_server(self._stub)
         await self._connection.pause(wait, self._ended)
         self._require_open()
         if isinstance(self._stream, RepeatedStream) and self._stream.needs_session and self._reopen is not None:
@@ -100,5 +101,6 @@ class AsyncJoinedReplies(AsyncIterator[GenerateResponse]):
 
     def _call(self) -> AsyncReplies[GenerateResponse]:
         stream, connection = self._stream, self._connection
-        stub = connection.sessions if stream.is_of_session else connection.inference
-        return connection.stream(stub.Generate, stream.request, metadata=self._metadata, timeout=stream.time_left)
+        self._stub = connection.sessions if stream.is_of_session else connection.inference
+        metadata = (*self._metadata, *stream.metadata)
+        return connection.stream(self._stub.Generate, stream.request, metadata=metadata, timeout=stream.time_left)

@@ -3,8 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
-from functools import cached_property
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -30,6 +29,10 @@ class Connection:
 
     def __init__(self, target: Target, deadline: float | None = None) -> None:
         self.channel = open_channel(target, is_spread=True)
+        # Now, since gRPC must not make a stub of a channel that is closed.
+        self.inference = InferenceServiceStub(self.channel)
+        self.models = ModelServiceStub(self.channel)
+        self.tokenizer = TokenizerServiceStub(self.channel)
         self.target = target
         self._metadata = target.call_metadata
         self._deadline = deadline
@@ -37,7 +40,10 @@ class Connection:
         # A server has answered a generation.
         self.has_answered = False
         self._is_closed = False
+        # The server of the sessions, and the channels to it and to those that they left.
+        self._sessions: InferenceServiceStub | None = None
         self._session_channels: list[grpc.Channel] = []
+        self._lock = threading.Lock()
         self._pauses: set[threading.Event] = set()
 
     def __enter__(self) -> Self:
@@ -51,7 +57,8 @@ class Connection:
     def close(self) -> None:
         """Ends every call, but waits a moment for those of start()."""
         self.wait_for_started()
-        self._is_closed = True
+        with self._lock:
+            self._is_closed = True
         for pause in tuple(self._pauses):
             pause.set()
         self.channel.close()
@@ -63,30 +70,27 @@ class Connection:
         """The server, as gRPC names it."""
         return self.target.address
 
-    @cached_property
-    def inference(self) -> InferenceServiceStub:
-        return InferenceServiceStub(self.channel)
-
-    @cached_property
+    @property
     def sessions(self) -> InferenceServiceStub:
-        """For calls of sessions, which live on one server."""
+        """For calls of sessions, which live on one server. Raises the failure of a closed connection."""
         if not self.target.has_several:
             return self.inference
-        self._session_channels.append(open_channel(self.target, own_connection=True))
-        return InferenceServiceStub(self._session_channels[-1])
+        with self._lock:
+            if self._is_closed:
+                raise closed()
+            if self._sessions is None:
+                self._session_channels.append(open_channel(self.target, own_connection=True))
+                self._sessions = InferenceServiceStub(self._session_channels[-1])
+            return self._sessions
 
-    def leave_server(self) -> None:
-        """Makes the next calls of sessions on another server, if there are several. Those that run go on."""
-        if self.target.has_several:
-            self.__dict__.pop("sessions", None)
+    def leave_server(self, left: InferenceServiceStub) -> None:
+        """Makes the next calls of sessions on another server than `left`, if there are several. Those that run go on.
 
-    @cached_property
-    def models(self) -> ModelServiceStub:
-        return ModelServiceStub(self.channel)
-
-    @cached_property
-    def tokenizer(self) -> TokenizerServiceStub:
-        return TokenizerServiceStub(self.channel)
+        Has no effect if a call of another session has left it before.
+        """
+        with self._lock:
+            if self._sessions is left:
+                self._sessions = None
 
     @property
     def has_started(self) -> bool:
@@ -109,7 +113,7 @@ class Connection:
         timeout: float | None = None,
     ) -> Response:
         """The reply. Raises CallFailure. Ctrl-C cancels the call. `timeout` replaces the connection's deadline."""
-        with Interruptible(no_call):
+        with self._beginning():
             call = method.future(request, timeout=self.seconds(timeout), metadata=(*self._metadata, *metadata))
         try:
             with Interruptible(call.cancel):
@@ -141,14 +145,20 @@ class Connection:
         timeout: float | None = None,
     ) -> "Replies[Response]":
         """The messages as they come."""
+        with self._beginning():
+            call = method(request, timeout=self.seconds(timeout), metadata=(*self._metadata, *metadata))
+        return Replies(call, self.target)
+
+    @contextmanager
+    def _beginning(self) -> Iterator[None]:
+        """Begins a call. Raises the failure of a closed connection."""
         try:
             with Interruptible(no_call):
-                call = method(request, timeout=self.seconds(timeout), metadata=(*self._metadata, *metadata))
+                yield
         except ValueError:
             if self._is_closed:
                 raise closed() from None
             raise
-        return Replies(call, self.target)
 
     def pause(self, seconds: float, ended: threading.Event) -> None:
         """Waits, or until `ended` is set. Raises the failure of a closed connection."""
@@ -198,6 +208,7 @@ class Replies(Iterator[Response]):
 
     @property
     def metadata(self) -> dict[str, str | bytes]:
-        """Waits for the initial metadata and returns it."""
+        """Waits for the head of the reply and returns what the server has said of the call, up to now."""
         with Interruptible(self._call.cancel):
-            return dict(self._call.initial_metadata())
+            head = self._call.initial_metadata()
+            return dict((*head, *(() if self._call.is_active() else self._call.trailing_metadata())))

@@ -1,13 +1,15 @@
 """A failed call: its status, and the details that imp.v1 servers send."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import grpc
 
-from .target import Target
+from .target import SERVER_KEY, Target
 from .unreachable import explain, is_unreachable
 
+# How gRPC's asyncio ends a call, with INTERNAL, that ended before its request was sent: it does not say why.
+_ENDED_EARLY = "Internal error from Core"
 DETAILS, PUSHBACK = "grpc-status-details-bin", "grpc-retry-pushback-ms"
 
 
@@ -30,6 +32,7 @@ class CallFailure(Exception):
     metadata: dict[str, str] = field(default_factory=dict)
     retry_after: float | None = None  # seconds; None: the server told no time
     is_unreachable: bool = False  # there was no connection, so no server has the call
+    was_taken: bool = False  # a server has said that it has the call
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.message}"
@@ -61,12 +64,15 @@ def failure_of(error: grpc.RpcError, target: Target | None = None) -> CallFailur
     """
     call = cast(grpc.Call, error)  # every RpcError that a call raises is a Call
     code, text = call.code().name, call.details() or ""
+    if text == _ENDED_EARLY:
+        code = "UNAVAILABLE"
     explained = text if target is None else explain(text, target)
     trailing = dict(call.trailing_metadata() or ())
     pushback, packed = trailing.get(PUSHBACK, ""), trailing.get(DETAILS)
     told = int(pushback) / 1000 if isinstance(pushback, str) and pushback.isdecimal() else None
     unreachable = code == "UNAVAILABLE" and is_unreachable(text)
-    plain = CallFailure(code, code, explained, retry_after=told, is_unreachable=unreachable)
+    taken = SERVER_KEY in trailing or SERVER_KEY in dict(call.initial_metadata() or ())
+    plain = CallFailure(code, code, explained, retry_after=told, is_unreachable=unreachable, was_taken=taken)
     return plain if not isinstance(packed, bytes) else _with_details(plain, packed)
 
 
@@ -83,11 +89,10 @@ def _with_details(plain: CallFailure, packed: bytes) -> CallFailure:
             has_retry = detail.Unpack(retry) or has_retry
     except DecodeError:
         return plain
-    return CallFailure(
-        plain.code,
-        info.reason or plain.code,
-        plain.text,
-        tuple(FieldViolation(v.field, v.description) for v in bad.field_violations),
-        dict(info.metadata),
-        retry.retry_delay.ToTimedelta().total_seconds() if has_retry else plain.retry_after,
+    return replace(
+        plain,
+        reason=info.reason or plain.code,
+        violations=tuple(FieldViolation(v.field, v.description) for v in bad.field_violations),
+        metadata=dict(info.metadata),
+        retry_after=retry.retry_delay.ToTimedelta().total_seconds() if has_retry else plain.retry_after,
     )

@@ -19,6 +19,9 @@ KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 20_000, 10_000
 MOST_RECEIVED_BYTES = 1024**3
 # Says that the caller can go on elsewhere: a server that drains need not wait for its streams.
 RESUMES: tuple[tuple[str, str], ...] = (("imp-resumes", "1"),)
+# Asks a server to say at once that it has the call, and how it does so.
+ACKNOWLEDGE: tuple[tuple[str, str], ...] = (("imp-acknowledge", "1"),)
+SERVER_KEY = "imp-instance-id"
 SERVICE = "imp.v1.InferenceService"
 # Their calls are made again by those who make them.
 RESUMED_METHODS = ("Generate", "Prefill", "DecodeStep", "ForkSession", "TruncateSession")

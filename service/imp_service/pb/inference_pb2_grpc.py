@@ -30,12 +30,15 @@ class InferenceServiceStub(object):
 
     Every method reads this request metadata: `traceparent` and `tracestate`
     (W3C), `authorization`, `imp-priority` (int, default 0, higher first),
-    `imp-tenant` (fairness key) and `imp-resumes` (1: the caller goes on with
-    another server, so a drain need not wait for this call). Initial response metadata: `imp-request-id`,
+    `imp-tenant` (fairness key), `imp-resumes` (1: the caller goes on with
+    another server, so a drain need not wait for this call) and
+    `imp-acknowledge`. Initial response metadata: `imp-request-id`,
     `imp-instance-id`, `imp-approximations` if a lossy feature was used, and
     `imp-ignored` if a field of the request has no effect. A refused call has
     the two ids in its trailing metadata, so that gRPC may retry it
-    transparently. Trailing response metadata:
+    transparently. With `imp-acknowledge` = 1, `imp-instance-id` comes as soon as
+    the server has the call, and the others as trailing metadata, so a caller
+    whose call breaks knows whether a server had it. Trailing response metadata:
     `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`.
     """
 
@@ -107,12 +110,15 @@ class InferenceServiceServicer(object):
 
     Every method reads this request metadata: `traceparent` and `tracestate`
     (W3C), `authorization`, `imp-priority` (int, default 0, higher first),
-    `imp-tenant` (fairness key) and `imp-resumes` (1: the caller goes on with
-    another server, so a drain need not wait for this call). Initial response metadata: `imp-request-id`,
+    `imp-tenant` (fairness key), `imp-resumes` (1: the caller goes on with
+    another server, so a drain need not wait for this call) and
+    `imp-acknowledge`. Initial response metadata: `imp-request-id`,
     `imp-instance-id`, `imp-approximations` if a lossy feature was used, and
     `imp-ignored` if a field of the request has no effect. A refused call has
     the two ids in its trailing metadata, so that gRPC may retry it
-    transparently. Trailing response metadata:
+    transparently. With `imp-acknowledge` = 1, `imp-instance-id` comes as soon as
+    the server has the call, and the others as trailing metadata, so a caller
+    whose call breaks knows whether a server had it. Trailing response metadata:
     `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`.
     """
 
@@ -273,12 +279,15 @@ class InferenceService(object):
 
     Every method reads this request metadata: `traceparent` and `tracestate`
     (W3C), `authorization`, `imp-priority` (int, default 0, higher first),
-    `imp-tenant` (fairness key) and `imp-resumes` (1: the caller goes on with
-    another server, so a drain need not wait for this call). Initial response metadata: `imp-request-id`,
+    `imp-tenant` (fairness key), `imp-resumes` (1: the caller goes on with
+    another server, so a drain need not wait for this call) and
+    `imp-acknowledge`. Initial response metadata: `imp-request-id`,
     `imp-instance-id`, `imp-approximations` if a lossy feature was used, and
     `imp-ignored` if a field of the request has no effect. A refused call has
     the two ids in its trailing metadata, so that gRPC may retry it
-    transparently. Trailing response metadata:
+    transparently. With `imp-acknowledge` = 1, `imp-instance-id` comes as soon as
+    the server has the call, and the others as trailing metadata, so a caller
+    whose call breaks knows whether a server had it. Trailing response metadata:
     `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`.
     """
 

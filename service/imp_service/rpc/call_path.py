@@ -105,6 +105,7 @@ class GrpcCallPath:
             content = await gate.read(call)
             if content is grpc.aio.EOF:
                 raise invalid("request", "found no message, expected one")
+            await call.acknowledged()
             reply = await method(parse(content, call), call)
             return None if reply is None else self._held(reply)
 
@@ -116,8 +117,9 @@ class GrpcCallPath:
             return await _without_frames(running)
 
         async def answer_many(contents: AsyncIterator[bytes], context: Context) -> None:
-            def read_all(call: GrpcCall) -> Awaitable[Reply | None]:
-                return method(_each_parsed(parse, contents, call), call)
+            async def read_all(call: GrpcCall) -> Reply | None:
+                await call.acknowledged()
+                return await method(_each_parsed(parse, contents, call), call)
 
             running = self._run(counted, policy, read_all, context)
             del read_all, context
@@ -182,13 +184,11 @@ class GrpcTransport:
     async def succeed(self, call: GrpcCall) -> None:
         """Sets what is sent after the last message."""
         await call.begin_reply()
-        call.context.set_trailing_metadata(self._load())
+        call.context.set_trailing_metadata((*call.late_identity, *self._load()))
 
     async def fail(self, call: GrpcCall, failure: Failure) -> None:
         """Sends the status. Raises gRPC's AbortError."""
-        trailing = (*trailing_metadata(failure), *self._load())
-        if not call.reply_has_begun:
-            trailing = (*trailing, *call.identity)
+        trailing = (*trailing_metadata(failure), *self._load(), *call.late_identity)
         await call.abort(status_code(failure), message_of(failure), trailing)
 
 

@@ -113,6 +113,7 @@ class CallPath:
             tenant=metadata.tenant,
             priority=metadata.priority,
             goes_on_elsewhere=metadata.resumes,
+            acknowledge=metadata.acknowledge,
             approximations=self._state.approximations if arrival.policy.is_request else "",
         )
         self._state.calls.enter(call, is_request=arrival.policy.is_request)

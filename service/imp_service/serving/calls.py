@@ -46,6 +46,8 @@ class Call(ABC):
     ending: Exception | None = None
     # Its caller goes on with another server: a drain need not wait for it.
     goes_on_elsewhere: bool = False
+    # Its caller wants to know at once that this server has it.
+    acknowledge: bool = False
     # Other running requests may have the same id.
     shares_id: bool = False
     # By which the caller resumes the answer, if that is not the request's id.

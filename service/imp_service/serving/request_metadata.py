@@ -1,4 +1,4 @@
-"""The metadata of a call: priority, tenant, trace, and whether it goes on elsewhere. Other keys are ignored.
+"""The metadata of a call: priority, tenant, trace, and what its caller does if it breaks. Other keys are ignored.
 
 gRPC refuses metadata beyond `limits.max_metadata_bytes`. It counts 32 bytes for each key, so that limits their number.
 """
@@ -13,7 +13,7 @@ from imp_service.api.errors import Violation, refuse
 from imp_service.generation.limits import BOUNDS
 from imp_service.tables import LIMITS
 
-PRIORITY_KEY, TENANT_KEY, RESUMES_KEY = "imp-priority", "imp-tenant", "imp-resumes"
+PRIORITY_KEY, TENANT_KEY, RESUMES_KEY, ACKNOWLEDGE_KEY = "imp-priority", "imp-tenant", "imp-resumes", "imp-acknowledge"
 # https://www.w3.org/TR/trace-context/
 MAX_TRACESTATE_BYTES = 512
 
@@ -33,6 +33,8 @@ class RequestMetadata:
     tracestate: str = ""
     # The caller goes on with another server if this one drains.
     resumes: bool = False
+    # The caller wants to know at once that a server has the call.
+    acknowledge: bool = False
 
 
 def read_request_metadata(pairs: Iterable[tuple[str, str | bytes]]) -> RequestMetadata:
@@ -41,14 +43,16 @@ def read_request_metadata(pairs: Iterable[tuple[str, str | bytes]]) -> RequestMe
         PRIORITY_KEY: [],
         TENANT_KEY: [],
         RESUMES_KEY: [],
+        ACKNOWLEDGE_KEY: [],
         "traceparent": [],
         "tracestate": [],
     }
     for key, value in pairs:
         if key in found:
             found[key].append(value if isinstance(value, str) else value.decode("latin-1"))
-    priorities, tenants, resumes = found[PRIORITY_KEY], found[TENANT_KEY], found[RESUMES_KEY]
-    refuse([*_priority_violations(priorities), *_tenant_violations(tenants), *_resumes_violations(resumes)])
+    priorities, tenants = found[PRIORITY_KEY], found[TENANT_KEY]
+    flags = [each for key in (RESUMES_KEY, ACKNOWLEDGE_KEY) for each in _flag_violations(key, found[key])]
+    refuse([*_priority_violations(priorities), *_tenant_violations(tenants), *flags])
     traceparent = _traceparent(found["traceparent"])
     tracestate = ",".join(found["tracestate"])
     return RequestMetadata(
@@ -56,7 +60,8 @@ def read_request_metadata(pairs: Iterable[tuple[str, str | bytes]]) -> RequestMe
         tenant=tenants[0] if tenants else "",
         traceparent=traceparent,
         tracestate=tracestate if traceparent and _TRACESTATE.fullmatch(tracestate) else "",
-        resumes=bool(resumes),
+        resumes=bool(found[RESUMES_KEY]),
+        acknowledge=bool(found[ACKNOWLEDGE_KEY]),
     )
 
 
@@ -76,11 +81,11 @@ def _tenant_violations(values: list[str]) -> Iterator[Violation]:
         yield Violation(TENANT_KEY, f"expected 1 to {LIMITS.tenant_bytes} printable characters of ASCII, no space")
 
 
-def _resumes_violations(values: list[str]) -> Iterator[Violation]:
+def _flag_violations(key: str, values: list[str]) -> Iterator[Violation]:
     if len(values) > 1:
-        yield Violation(RESUMES_KEY, "given twice")
+        yield Violation(key, "given twice")
     elif values and values[0] != "1":
-        yield Violation(RESUMES_KEY, "expected 1")
+        yield Violation(key, "expected 1")
 
 
 def _traceparent(values: list[str]) -> str:

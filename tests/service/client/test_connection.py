@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -282,3 +283,35 @@ def test_rpc_2_a_stop_token_that_is_kept_comes_and_is_not_in_the_usage(match: di
     for message in (STARTED, chunk(0, 2), end):
         plain.check(message)
     plain.end()
+
+
+SEVERAL = Target("ipv4:127.0.0.1:1,127.0.0.1:2", resumes=True)
+
+
+def test_rsm_9_a_late_failure_of_a_server_that_was_left_leaves_no_other() -> None:
+    with Connection(SEVERAL) as connection:
+        left = connection.sessions
+        connection.leave_server(left)
+        current = connection.sessions
+        assert current is not left
+        connection.leave_server(left)
+        assert connection.sessions is current
+        connection.leave_server(current)
+        assert connection.sessions not in (left, current)
+
+
+def test_rsm_9_threads_that_begin_at_once_share_one_server() -> None:
+    with Connection(SEVERAL) as connection, ThreadPoolExecutor(8) as pool:
+        for _ in range(20):
+            together = threading.Barrier(8)
+            found = list(pool.map(lambda _, it=together: (it.wait(), connection.sessions)[1], range(8)))
+            assert len(set(found)) == 1
+            connection.leave_server(found[0])
+
+
+def test_rsm_9_a_closed_connection_opens_no_channel() -> None:
+    connection = Connection(SEVERAL)
+    connection.close()
+    with pytest.raises(CallFailure, match="the client was closed"):
+        _ = connection.sessions
+    assert connection._session_channels == []

@@ -9,7 +9,7 @@ import pytest
 
 from imp_service.client.failure import CallFailure
 from imp_service.client.joined_stream import JoinedStream
-from imp_service.client.patience import MOST_FRUITLESS, PATIENCE_SECONDS
+from imp_service.client.patience import MOST_FRUITLESS, PATIENCE_SECONDS, Patience
 from imp_service.client.stream_order import StreamBroken, StreamOrder
 from imp_service.client.target import Target
 from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse, Origin
@@ -17,7 +17,9 @@ from imp_service.serving.errors.error_table import ERRORS
 from support.servers.scripted_server import RESUMABLE, resumable_story
 
 REQUEST = GenerateRequest(text="hello", num_sequences=2, stop={"max_tokens": 9, "include_match": True})
-CUT = CallFailure("UNAVAILABLE", "UNAVAILABLE", "Socket closed")
+CUT = CallFailure("UNAVAILABLE", "UNAVAILABLE", "Socket closed", was_taken=True)
+# By a proxy that has no server, or before a server said that it has the call.
+PROXIED = CallFailure("UNAVAILABLE", "UNAVAILABLE", "no healthy upstream")
 AWAY = CallFailure("UNAVAILABLE", "UNAVAILABLE", "failed to connect to all addresses", is_unreachable=True)
 DRAINING = CallFailure("UNAVAILABLE", "DRAINING", "stopping", retry_after=0.0)
 
@@ -25,7 +27,7 @@ DRAINING = CallFailure("UNAVAILABLE", "DRAINING", "stopping", retry_after=0.0)
 def failure(reason: str, retry_after: float | None = None) -> CallFailure:
     row = ERRORS[reason]
     told = row.retry_after if retry_after is None and row.details else retry_after
-    return CallFailure(row.code, reason, "no", retry_after=told)
+    return CallFailure(row.code, reason, "no", retry_after=told, was_taken=True)
 
 
 class Joined:
@@ -41,7 +43,8 @@ class Joined:
     ) -> None:
         self.now = 0.0
         target = Target(**{"resumes": True, **options})
-        self.stream = JoinedStream(request, target, until, lambda: self.now, is_known=is_known)
+        patience = Patience(target.attempts, until, lambda: self.now)
+        self.stream = JoinedStream(request, target, patience, is_known=is_known)
         for message in messages:
             self.stream.take(message)
 
@@ -107,7 +110,7 @@ def test_rsm_4_a_stream_that_lost_only_its_status_is_whole() -> None:
 
 def test_rsm_4_a_request_that_broke_before_it_started_is_made_anew() -> None:
     it = Joined()
-    assert it.waits(CUT, failure("DEVICE_FAULT")) == [0.0, 0.5]
+    assert it.waits(CUT, failure("DEVICE_FAULT")) == [0.0, 0.1]
     assert it.stream.request == REQUEST
     # The server has not noticed that the first call is gone.
     assert it.waits(failure("REQUEST_ID_IN_USE")) == [0.2]
@@ -144,11 +147,32 @@ def test_k02_a_stream_breaks_three_times_without_a_token_and_ends_with_its_first
     assert fresh.ends_with(failure("DEVICE_FAULT")) is CUT
 
 
+def test_k02_calls_that_no_server_had_do_not_count() -> None:
+    for it in (begun(), Joined()):
+        assert it.waits(PROXIED, *[PROXIED] * 6) == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.0]
+        # The first call did not ask for a sign.
+        n_counted = it.stream._patience._n_fruitless
+        it.waits(*[CUT] * (MOST_FRUITLESS - 1 - n_counted), PROXIED)
+        assert it.ends_with(CUT) is PROXIED
+    for it in (begun(), Joined()):
+        while it.now + 3.0 <= PATIENCE_SECONDS:
+            it.waits(PROXIED)
+        assert it.ends_with(PROXIED) is PROXIED
+
+
+def test_rsm_4_the_calls_behind_a_failure_ask_for_a_sign() -> None:
+    it = begun(address="dns:///several:1")
+    assert it.stream.metadata == (("imp-resumes", "1"),)
+    it.waits(CUT)
+    assert it.stream.metadata == (("imp-resumes", "1"), ("imp-acknowledge", "1"))
+    assert begun().stream.metadata == ()
+
+
 def test_k02_a_new_token_makes_earlier_failures_good() -> None:
     messages = resumable_story("a", "b", "c", "d", n_sequences=1)
     it = Joined(*messages[:2], request=GenerateRequest(text="hello"))
     for i, message in enumerate(messages[2:5]):
-        assert it.waits(CUT, CUT, CUT) == [0.0, 0.5, 1.0]
+        assert it.waits(CUT, CUT, CUT) == [0.0, 0.1, 0.2]
         started = GenerateResponse(started={"origin": RESUMABLE, "resumed_tokens": i + 1})
         assert it.stream.take(started) is None
         assert it.stream.take(message) == message

@@ -107,6 +107,43 @@ def test_rpc_11_identity_is_initial_where_a_call_is_admitted_and_trailing_where_
         assert refused.trailing["imp-request-id"]
 
 
+@pytest.mark.parametrize("name", ["Generate", "GenerateUnary", "DecodeStream"])
+def test_rpc_11_a_caller_that_asks_hears_at_once_that_a_server_has_its_call(
+    channel: grpc.Channel, served: Served, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    asks, instance = (("imp-acknowledge", "1"),), {"imp-instance-id": served.state.instance_id}
+    good = ask("Once", 2, request_id="mine")
+    content = good if name == "Generate" else pb.GenerateUnaryRequest(request=good)
+    if name != "DecodeStream":
+        admitted = call(channel, f"/{INFERENCE}/{name}", content.SerializeToString(), asks)
+        assert (admitted.code, admitted.initial) == ("OK", instance)
+        # What else is to be said of the call comes at its end.
+        assert admitted.trailing["imp-request-id"] == "mine" and "imp-instance-id" not in admitted.trailing
+    refused = call(channel, f"/{INFERENCE}/{name}", b"\xff", asks)
+    assert (refused.code, refused.initial) == ("INVALID_ARGUMENT", instance)
+    assert refused.trailing["imp-request-id"] and "imp-instance-id" not in refused.trailing
+    # A server that does not take it has no head, so gRPC may repeat the call.
+    served.call(lambda: served.state.drain.begin(0))
+    served.run(served.state.drain.wait())
+    drained = call(channel, f"/{INFERENCE}/{name}", content.SerializeToString(), asks)
+    served.call(served.state.drain.resume)
+    assert (drained.reason, drained.initial) == ("DRAINING", {}) and instance.items() <= drained.trailing.items()
+
+    whole = getattr(InferenceServicer, name)
+    held = [asyncio.Event()]
+
+    async def hang_once(*arguments: Any) -> Any:
+        if held:
+            await held.pop().wait()
+        return await whole(*arguments)
+
+    monkeypatch.setattr(InferenceServicer, name, hang_once)
+    with serve() as hung, grpc.insecure_channel(hung.address) as other:
+        begun = other.stream_stream(f"/{INFERENCE}/{name}")(iter([b""]), metadata=asks, timeout=HANGS_AFTER)
+        assert dict(begun.initial_metadata()) == {"imp-instance-id": hung.state.instance_id}
+        begun.cancel()
+
+
 def test_the_checks_come_in_their_order(endings: list[CallFacts], channel: grpc.Channel, served: Served) -> None:
     """Each call has all later faults too: metadata is checked before the message, the server's phase before both."""
     bad_key = (("imp-priority", "high"),)

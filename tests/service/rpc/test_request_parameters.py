@@ -190,9 +190,12 @@ def test_rpc_13_what_a_call_says_is_read() -> None:
         ("tracestate", "a=1"),
         ("tracestate", "b=2"),
         ("imp-resumes", "1"),
+        ("imp-acknowledge", "1"),
         ("x-other-bin", b"\xff"),
     ]
-    assert read_request_metadata(pairs) == RequestMetadata(-100, "t" * 64, TRACE, "a=1,b=2", resumes=True)
+    assert read_request_metadata(pairs) == RequestMetadata(
+        -100, "t" * 64, TRACE, "a=1,b=2", resumes=True, acknowledge=True
+    )
     assert read_request_metadata([("imp-priority", "100")]).priority == 100
     assert read_request_metadata([]) == RequestMetadata(0, "", "", "")
 
@@ -215,6 +218,7 @@ def test_rpc_13_what_a_call_says_is_read() -> None:
         ("imp-resumes", ""),
         ("imp-resumes", "0"),
         ("imp-resumes", "true"),
+        ("imp-acknowledge", "0"),
     ],
 )
 def test_rpc_13_p41_bad_values_are_refused(key: str, value: str) -> None:

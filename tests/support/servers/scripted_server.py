@@ -14,6 +14,8 @@ from google.rpc import code_pb2, status_pb2
 
 from imp_service.pb import admin_pb2, inference_pb2, model_pb2, tokenizer_pb2
 
+# What a server names in the head of a reply.
+INSTANCE = (("imp-instance-id", "scripted"),)
 # (request, context) -> the messages of the reply; it may abort.
 Script = Callable[[Any, grpc.ServicerContext], Iterator[Any]]
 FILES = (inference_pb2, model_pb2, tokenizer_pb2, admin_pb2)
@@ -26,8 +28,8 @@ METHODS: dict[str, MethodDescriptor] = {
 
 
 class _Handlers(grpc.GenericRpcHandler):
-    def __init__(self, scripts: dict[str, Script]) -> None:
-        self._scripts = scripts
+    def __init__(self, scripts: dict[str, Script], *, acknowledges: bool) -> None:
+        self._scripts = {name: _acknowledging(each) for name, each in scripts.items()} if acknowledges else scripts
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         name = details.method.rpartition("/")[2]
@@ -45,10 +47,24 @@ class _Handlers(grpc.GenericRpcHandler):
         )
 
 
+def _acknowledging(script: Script) -> Script:
+    def answer(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        if ("imp-acknowledge", "1") in context.invocation_metadata():
+            context.send_initial_metadata(INSTANCE)
+        yield from script(request, context)
+
+    return answer
+
+
 @contextmanager
-def scripted_server(credentials: grpc.ServerCredentials | None = None, **scripts: Script) -> Iterator[str]:
-    """Yields the address of a server with these methods, by their short names; without credentials, in plain text."""
-    server = grpc.server(ThreadPoolExecutor(8), handlers=[_Handlers(scripts)])
+def scripted_server(
+    credentials: grpc.ServerCredentials | None = None, *, acknowledges: bool = True, **scripts: Script
+) -> Iterator[str]:
+    """Yields the address of a server with these methods, by their short names; without credentials, in plain text.
+
+    Unless it `acknowledges`, it is as a proxy that answers by itself.
+    """
+    server = grpc.server(ThreadPoolExecutor(8), handlers=[_Handlers(scripts, acknowledges=acknowledges)])
     address = "127.0.0.1:0"
     port = server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
     server.start()

@@ -102,19 +102,14 @@ class AsyncSessionServer:
     async def _answer(self, calls: Calls[T], request: Any, metadata: Metadata, patience: Patience) -> Callable[[], Any]:
         """Makes the call that `calls` yielded, or waits. Returns a function that resumes `calls` with the outcome."""
         try:
-            if not isinstance(request, float | Trouble):
+            if isinstance(request, Trouble):
+                request = request.wait(patience, has_answered=self._connection.has_answered)
+            if not isinstance(request, float):
                 return partial(calls.send, await self._reply(request, metadata, patience))
-            await self._connection.rest(request if isinstance(request, float) else self._seconds(request, patience))
+            await self._connection.rest(request)
         except CallFailure as failure:
             return partial(calls.throw, failure)
         return partial(calls.send, None)
-
-    def _seconds(self, trouble: Trouble, patience: Patience) -> float:
-        """Seconds until a call that failed is to be made again. Raises the failure that ends it."""
-        seconds = trouble.wait(patience, has_answered=self._connection.has_answered)
-        if trouble.failure.reason == DRAINING:
-            self._connection.leave_server()
-        return seconds
 
     async def _reply(self, request: Any, metadata: Metadata, patience: Patience) -> Any:
         """The reply. A server that is full while it frees dropped sessions is asked again after that."""
@@ -128,8 +123,14 @@ class AsyncSessionServer:
         return await self._call(request, metadata, patience)
 
     async def _call(self, request: Any, metadata: Metadata, patience: Patience) -> Any:
-        method = getattr(self._connection.sessions, _METHODS[type(request)])
-        reply = await self._connection.unary(method, request, metadata=metadata, timeout=patience.time_left)
+        stub = self._connection.sessions
+        method, metadata = getattr(stub, _METHODS[type(request)]), (*metadata, *patience.metadata)
+        try:
+            reply = await self._connection.unary(method, request, metadata=metadata, timeout=patience.time_left)
+        except CallFailure as failure:
+            if failure.reason == DRAINING:
+                self._connection.leave_server(stub)
+            raise
         self._connection.has_answered = True
         return reply
 

@@ -24,7 +24,8 @@ class Generation(Iterator[Reply]):
     """
 
     def __init__(self, begin: Callable[[], JoinedReplies], reception: Reception) -> None:
-        self._messages = begin()
+        with translating_call_failures():
+            self._messages = begin()
         self._reception = reception
         self._replies = _read(self._messages, reception)
 

@@ -42,7 +42,7 @@ class Trouble:
     """A call has failed that is to be made again."""
 
     failure: CallFailure
-    # A server took it, and went away.
+    # Its server went away, or the proxy before it says so.
     has_broken: bool
     # Its session is open.
     is_known: bool
@@ -50,9 +50,8 @@ class Trouble:
     def wait(self, patience: Patience, *, has_answered: bool) -> float:
         """Seconds until then. Raises the failure that ends it. `has_answered`: servers are there, as far as known."""
         failure = self.failure
-        patience.note(failure, is_fruitless=self.has_broken)
         is_away = failure.code == "UNAVAILABLE" and (self.is_known or has_answered)
-        return patience.wait(failure, is_patient=is_away or patience.n_fruitless > 0)
+        return patience.wait(failure, is_fruitless=self.has_broken, is_patient=is_away)
 
 
 @dataclass(frozen=True, slots=True)

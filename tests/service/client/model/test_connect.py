@@ -15,6 +15,7 @@ import imp_service
 from imp_service import Error, FieldsInvalid, InternalError, InvalidArgument, ResourceExhausted, StateError
 from imp_service.client.connect import target_of
 from imp_service.pb.inference_pb2 import GenerateResponse
+from support.calls.kinds_of_clients import client_of
 from support.servers.loop_thread import loop_thread
 from support.servers.scripted_server import refuse, scripted_server, story
 from support.servers.secured import TOKEN, secured
@@ -156,3 +157,27 @@ def test_cnt_1_what_no_message_can_hold_is_refused_at_once() -> None:
     with imp_service.connect("127.0.0.1:1") as client, pytest.raises(FieldsInvalid) as caught:
         client.generate(PROMPT, max_tokens=-1)  # no message can hold it: nothing is sent
     assert caught.value.field == "stop.max_tokens"
+
+
+@pytest.mark.parametrize("kind", ["threads", "tasks"])
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ipv4:127.0.0.1:1,127.0.0.1:2"])
+@pytest.mark.parametrize("has_called", [True, False])
+def test_a_closed_client_refuses_every_call(kind: str, address: str, has_called: bool) -> None:
+    """Also one that has made none before: gRPC has no stubs of a closed channel."""
+    with client_of(address, kind, attempts=1) as client:
+        session = client.open()
+        for act in (lambda: client.tokenize(PROMPT), lambda: session.prefill(PROMPT)) if has_called else ():
+            with pytest.raises(StateError, match="nothing listens there"):
+                act()
+        if kind == "threads":
+            client.close()
+        else:
+            loop_thread().run(client._client.close())
+        for act in (
+            lambda: client.generate(PROMPT).result(),
+            lambda: session.prefill(PROMPT),
+            lambda: client.tokenize(PROMPT),
+        ):
+            with pytest.raises(StateError, match="the client was closed"):
+                act()
+        session.close()

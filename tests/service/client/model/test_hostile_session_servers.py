@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -170,3 +171,50 @@ def test_rsm_9_a_generation_with_other_tokens_is_found_out() -> None:
         pytest.raises(InternalError, match="token 1 is another one than before"),
     ):
         session.generate(max_tokens=9).result()
+
+
+@pytest.mark.parametrize("kind", ["threads", "tasks"])
+def test_rsm_9_a_late_failure_of_a_server_that_was_left_leaves_no_other(kind: str) -> None:
+    """A session leaves a server that drains, and opens elsewhere; a slow step of another one fails behind it."""
+    servers: dict[str, list[str]] = {"a": [], "b": []}
+    slow_began, may_fail = threading.Event(), threading.Event()
+
+    def named(name: str) -> dict[str, Script]:
+        def opens(request: pb.PrefillRequest, context: grpc.ServicerContext) -> Iterator[pb.PrefillResponse]:
+            servers[name].append(request.session_id)
+            yield prefilled(request)
+
+        def steps(request: pb.DecodeStepRequest, context: grpc.ServicerContext) -> Iterator[pb.DecodeStepResponse]:
+            is_known = request.steps[0].session_id in servers[name]
+            if is_known and drains and drains[0] == name:
+                if request.steps[0].token_ids:
+                    slow_began.set()
+                    may_fail.wait(HANGS_AFTER)
+                broken(context)
+            if not is_known:
+                yield from lost(request, context)
+            yield pb.DecodeStepResponse(results=[{"output": {"position": 2, "token_id": 8}}])
+
+        return {"Prefill": opens, "DecodeStep": steps}
+
+    drains: list[str] = []
+    with (
+        scripted_server(**named("a")) as a,
+        scripted_server(**named("b")) as b,
+        client_of(f"ipv4:{a},{b}", kind) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        slow, fast = client.open(temperature=0), client.open(temperature=0)
+        for each in (slow, fast):
+            each.prefill("a")
+        connection = (client if kind == "threads" else client._client)._connection
+        drains += [name for name, opened in servers.items() if opened]
+        late = pool.submit(lambda: slow.decode_step([9]))
+        slow_began.wait(HANGS_AFTER)
+        current = connection.sessions
+        while connection.sessions is current:
+            fast.decode_step()
+        current = connection.sessions
+        may_fail.set()
+        late.result(HANGS_AFTER)
+        assert connection.sessions is current

@@ -154,7 +154,7 @@ def loop_of_calls(client: Any, between: Callable[[], object] = lambda: None) -> 
 
 @pytest.mark.parametrize("kind", ["threads", "tasks"])
 @pytest.mark.parametrize("is_elsewhere", [False, True])
-def test_rsm_9_a_step_whose_answer_is_lost_is_done_once(
+def test_rsm_9_c09_a_step_whose_answer_is_lost_is_done_once(
     one: Served, two: Served, monkeypatch: pytest.MonkeyPatch, kind: str, is_elsewhere: bool
 ) -> None:
     """Each connection breaks between a step and its answer. The server that has it is asked again, or another one."""
@@ -185,7 +185,7 @@ def test_rsm_9_a_step_whose_answer_is_lost_is_done_once(
 def test_rsm_9_a_generation_that_breaks_is_made_again_and_told_once(one: Served, two: Served) -> None:
     """Each is cut after some tokens were read. What bounds its outputs besides the sampler counts again too."""
     asked: list[dict[str, Any]] = [
-        {"max_tokens": 120, "ignore_eos": True},
+        {"max_tokens": 300, "ignore_eos": True},
         {"regex": "(one |two |three ){12}!"},
         {"max_tokens": 100, "ignore_eos": True, "stop": " never there", "temperature": 1.2, "seed": 8},
     ]
@@ -300,7 +300,8 @@ def test_rsm_9_a_session_never_goes_on_inexactly(one: Served, name: str) -> None
             proxy.lead_to(other.address)
             proxy.cut()
             n_before = counted(other, "imp_resume_mismatch_total", differs=differs)
-            assert refused(session, act).reason == "SESSION_NOT_FOUND"
+            # The first failure: a call may be sent before gRPC has noticed the cut.
+            assert refused(session, act).reason in ("SESSION_NOT_FOUND", "UNAVAILABLE")
             assert counted(other, "imp_resume_mismatch_total", differs=differs) > n_before
             other.wait_for_rest()
         proxy.lead_to(one.address)

@@ -19,7 +19,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 import imp_service
 from imp_service.api.errors import DeviceError, Error, InternalError, ResourceExhausted, StateError
 from imp_service.api.replies import GenerationResult
-from imp_service.client import joined_stream, patience
+from imp_service.client import lasting_stream, patience
 from imp_service.client.async_connection import AsyncConnection
 from imp_service.client.bench.imp_server import measure_request
 from imp_service.client.target import MOST_RECEIVED_BYTES, Target
@@ -70,7 +70,7 @@ def test_rsm_4_a_stream_goes_on_as_often_as_it_brings_something() -> None:
 
 
 def test_rsm_4_the_debug_log_has_one_line_for_each_time(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, joined_stream.__name__)
+    caplog.set_level(logging.DEBUG, lasting_stream.__name__)
     with scripted_server(Generate=BreakingServers(2)) as address, imp_service.connect(address) as client:
         client.generate(PROMPT, num_sequences=2).results()
     assert [each.getMessage() for each in caplog.records] == [
