@@ -81,7 +81,7 @@ MAY_IMPORT = {
     "rpc": {"rpc", "api", "pb", "serving", "telemetry", "generation", "core", "text", "media", "config", "tables"},
     "http_api": {"http_api", "api", "serving", "telemetry", "generation", "core", "text", "media", "config", "tables"},
     # It holds connections, and has no model: neither the engine, nor texts, nor generations.
-    "front": {"front", "http_api", "serving", "telemetry", "config", "process"},
+    "front": {"front", "http_api", "serving", "telemetry", "config", "process", "api"},
     "server": {"server", "rpc", "http_api", "serving", "generation", "core", "config"},
     "library": {"library", "api", "cli", "generation", "config"},
     "ray_app": {"ray_app", "rpc", "http_api", "pb", "serving", "config"},

@@ -201,6 +201,7 @@ class Watcher:
     def resumed(self, n_told: int) -> None:
         """Every sequence goes on behind the outputs that the caller has."""
         self._record.resumed(n_told)
+        self._state.telemetry.progress.resumed(self._call.answer_name or self._call.request_id, n_told)
 
     def finished(self, replies: Sequence[Finished]) -> None:
         """Every sequence has ended. The last reply has the totals."""

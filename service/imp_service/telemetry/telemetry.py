@@ -13,6 +13,7 @@ from imp_service.telemetry.call_record import CallFacts, CallRecord, Ending
 from imp_service.telemetry.log import STDERR, Log
 from imp_service.telemetry.method import Method, Methods
 from imp_service.telemetry.metrics import Metrics
+from imp_service.telemetry.progress import ProgressReports
 
 if TYPE_CHECKING:
     from imp_service.telemetry.tracing import Tracer
@@ -34,6 +35,7 @@ class Telemetry:
         self._clock = clock
         self._methods = Methods()
         self.metrics = Metrics()
+        self.progress = ProgressReports(clock)
         for method in methods:
             self.add_method(method)
         self.log = Log(settings.log, log_to, clock=clock)
@@ -56,9 +58,9 @@ class Telemetry:
     ) -> CallRecord:
         """The record of a call that begins now; `method` is its path, /package.Service/Name."""
         facts = CallFacts(self._methods.find(method), request_id, tenant, peer, self._clock())
-        endings: tuple[Ending, ...] = (self._access,)
+        endings: tuple[Ending, ...] = (self._access, self.progress)
         if self._tracer is not None:
-            endings = (self._access, self._tracer.begin(method, traceparent, tracestate))
+            endings = (*endings, self._tracer.begin(method, traceparent, tracestate))
         return CallRecord(facts, self.metrics, self._clock, endings)
 
     def close(self) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import time
 from pathlib import Path
+from typing import cast
+from unittest import mock
 
 import pytest
 
+from imp_service.front.supervision.parent import Starter
 from imp_service.front.supervision.restarts import FINAL, MOST_DEATHS, WINDOW_SECONDS, Restarts
+from imp_service.telemetry.log import Log
 
 UNIT = Path(__file__).resolve().parents[3] / "conf" / "systemd" / "imp.service"
 
@@ -52,10 +58,21 @@ def test_iso_7_deaths_count_for_ten_minutes() -> None:
 def test_y26_refused_starts_are_tried_again_for_ever_and_count_as_no_deaths() -> None:
     restarts = Restarts(Clock())
     assert [restarts.refused() for _ in range(10)] == pytest.approx([*DELAYS[1:], 10.0, 10.0, 10.0])
-    assert {restarts.refused() for _ in range(2000)} == {10.0}
+    assert {restarts.refused() for _ in range(2000)} == {10.0}  # no power overflows
     assert restarts.died() == 0.0
     restarts.started()
     assert restarts.refused() == pytest.approx(0.1)
+
+
+def test_iso_11_the_pause_of_a_parent_doubles_up_to_ten_minutes_however_often_it_is_refused() -> None:
+    starter = Starter(lambda *_: [], cast(Log, mock.Mock()))
+    found = []
+    for n in range(1100):
+        starter._hears(mock.Mock(), {"refused": "no process", "is_final": False})
+        if n in (0, 1, 2, 6, 1099):
+            found.append(starter._paused_until - time.monotonic())
+    assert [round(seconds, -1) for seconds in found] == [10, 20, 40, 600, 600]
+    assert starter._paused_until < math.inf
 
 
 def test_iso_7_systemd_gives_up_after_the_statuses_after_which_a_front_does() -> None:

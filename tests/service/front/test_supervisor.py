@@ -19,6 +19,7 @@ import pytest
 
 from imp_service.config.machine import n_killed_for_memory
 from imp_service.front.supervision import engine_process, parent, pulse, restarts, supervisor
+from imp_service.front.supervision.advances import MOST_STREAMS, Advances
 from support.run.pauses import pause, pause_loop
 from support.servers.engine_starts import children
 from support.servers.supervised import Supervised, supervised
@@ -84,16 +85,69 @@ def test_iso_7_c04_a_process_that_fails_at_its_second_start_and_then_at_every_se
     run(scene())
 
 
-def test_iso_7_a_server_that_dies_after_each_token_is_never_given_up(quick_restarts: None) -> None:
+FURTHER = {
+    "a stream gets further": [f"serve,told=a:{n},kill=9" for n in range(1, 13)],
+    "one of two streams gets further": [f"serve,told=a:30,told=b:{n},kill=9" for n in range(1, 13)],
+    "each answer is complete": ["serve,answered,kill=9"] * 12,
+    "a request is asked again after its answer": [
+        *["serve,told=a:40,answered,kill=9"] * 2,
+        *(f"serve,told=a:{n},kill=9" for n in range(1, 11)),
+    ],
+}
+
+
+@pytest.mark.parametrize("lives", FURTHER.values(), ids=FURTHER)
+def test_iso_7_a_server_whose_callers_get_further_is_never_given_up(quick_restarts: None, lives: list[str]) -> None:
     async def scene() -> None:
-        async with supervised(SERVES) as it:
-            for n in range(1, 13):
-                pid = await it.serving(n)
-                it.front.progress += 1
-                os.kill(pid, signal.SIGKILL)
-            assert "give up" not in it.front.told
+        async with supervised(*lives, SERVES) as it:
+            await it.serving(13)
+            assert "give up" not in it.front.told and len(await it.lines("engine ended", 12)) == 12
 
     run(scene())
+
+
+def test_iso_7_what_a_process_reports_just_before_its_end_counts() -> None:
+    async def scene() -> None:
+        async with supervised("told=a:1,exit=1") as it:
+            await it.until(lambda: it.supervisor._engine is not None, "started")
+            engine = it.supervisor._engine
+            assert engine is not None  # narrows
+            os.waitid(os.P_PID, engine.pid, os.WEXITED | os.WNOWAIT)  # the loop does not see its report meanwhile
+            engine.check()
+            assert engine.ended.done() and it.supervisor._advances.are_new()
+
+    run(scene())
+
+
+NO_FURTHER = {
+    "dies at the same token": ["serve,told=a:3,kill=9"],
+    "falls back and dies at the same token": ["serve,kill=9", "serve,told=a:2,kill=9", "serve,told=a:3,kill=9"]
+    + ["serve,kill=9", "serve,told=a:2,kill=9", "serve,told=a:3,kill=9"] * 4,
+    "two die at the same token": ["serve,told=a:3,told=b:5,kill=9"],
+}
+
+
+@pytest.mark.parametrize("lives", NO_FURTHER.values(), ids=NO_FURTHER)
+def test_iso_7_c04_a_request_that_ends_each_process_at_the_same_token_ends_the_front(
+    quick_restarts: None, lives: list[str]
+) -> None:
+    async def scene() -> None:
+        async with supervised(*lives) as it:
+            assert await it.status() == 70
+            assert it.n_starts <= 11
+
+    run(scene())
+
+
+def test_iso_7_a_supervisor_knows_the_latest_requests_of_many() -> None:
+    advances = Advances()
+    for n in range(MOST_STREAMS + 1):
+        advances.take({"stream": str(n), "told": 5})
+    assert (advances.are_new(), advances.are_new()) == (True, False)
+    advances.take({"stream": "1", "told": 5})
+    assert not advances.are_new()
+    advances.take({"stream": "0", "told": 5})  # forgotten
+    assert advances.are_new()
 
 
 def test_iso_7_a_death_is_one_line_with_its_cause_its_number_and_the_calls_that_go_on(quick_restarts: None) -> None:
@@ -148,6 +202,25 @@ def test_iso_5_c11_a_kill_for_memory_is_the_processs_own_fault_and_that_of_an_op
             assert [line.get("why") for line in lines] == [None, "the kernel killed it for memory", None, None]
             assert it.front.faults == [False, True, False, False]
             assert it.front.deaths == {"other": 3, "memory": 1}
+
+    run(scene())
+
+
+def test_iso_5_c11_only_a_kill_for_memory_in_the_last_seconds_counts(
+    quick_restarts: None, quick_pulse: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel may have killed another process, long before somebody kills this one."""
+    counter = KilledForMemory(tmp_path, monkeypatch)
+
+    async def scene() -> None:
+        async with supervised(SERVES) as it:
+            for n, n_seconds in enumerate((30, 4), 1):  # of which the watch makes tenths
+                pid = await it.serving(n)
+                counter.write(3 + n)
+                await pause_loop(n_seconds / 10)
+                os.kill(pid, signal.SIGKILL)
+            await it.serving(3)
+            assert it.front.faults == [False, True]
 
     run(scene())
 

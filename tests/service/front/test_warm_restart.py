@@ -247,7 +247,7 @@ async def test_iso_11_faults_drop_the_parent(tmp_path: Path) -> None:
         assert await survives(signal.SIGILL, has_advanced=True)
         assert not await survives(signal.SIGFPE)
         assert not await survives(signal.SIGBUS)
-        faults = "parent: dropped: 2 faults without a token or an answer"
+        faults = "parent: dropped: 2 faults without progress of a caller"
         assert starts.log.messages == [faults, faults, "parent: dropped: its memory or its file may be damaged"]
 
 
@@ -259,7 +259,7 @@ async def test_iso_11_a_parent_that_does_not_fork_in_time_is_late(
         await starts.kill(await starts.begin())
         (parent,) = starts.starter.pids
         os.kill(parent, signal.SIGSTOP)
-        engine = EngineProcess(starts.starter.start, lambda _: None)
+        engine = EngineProcess(starts.starter.start, lambda _: None, lambda _: None)
         assert starts.starter.is_starting and not starts.starter.is_late
         monkeypatch.setattr("imp_service.front.supervision.parent.LONGEST_FORK", 0.0)
         assert starts.starter.is_late

@@ -61,7 +61,7 @@ class EngineStarts:
 
     async def begin(self) -> EngineProcess:
         """Starts an engine process, and returns once it exists."""
-        engine = EngineProcess(self.starter.start, self._serves)
+        engine = EngineProcess(self.starter.start, self._serves, lambda _: None)
         self._engines.append(engine)
         async with asyncio.timeout(HANGS_AFTER):
             while self.starter.is_starting and not engine.ended.done():

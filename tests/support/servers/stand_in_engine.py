@@ -30,6 +30,10 @@ class StandIn:
         """Writes a line that the test reads."""
         os.write(2, f"{text}\n".encode())
 
+    def report(self, **progress: object) -> None:
+        """Tells the front of its progress."""
+        self.link.sendall(json.dumps({"progress": progress}).encode() + b"\n")
+
     def do(self, word: str) -> None:
         """Does one word of the plan."""
         name, _, value = word.partition("=")
@@ -39,6 +43,11 @@ class StandIn:
                 self.link.sendall(json.dumps(MESSAGE).encode() + b"\n")
             case "stuck":
                 self.status = "503 Service Unavailable"
+            case "told":
+                stream, n_told = value.split(":")
+                self.report(stream=stream, told=int(n_told))
+            case "answered":
+                self.report(answered=True)
             case "sleep":
                 threading.Event().wait(float(value))
             case "wait":

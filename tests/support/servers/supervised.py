@@ -27,7 +27,7 @@ class StandInFront:
     """What a supervisor tells the relayed calls, and asks them."""
 
     def __init__(self) -> None:
-        self.n_open = self.progress = 0
+        self.n_open = 0
         self.deaths = Counter[str]()
         self.told: list[str] = []
         # Of each death: whether it was the process's own fault.

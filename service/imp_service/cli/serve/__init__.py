@@ -262,12 +262,15 @@ async def _until_stopped(
     notifier = Notifier(lambda message: log.warning("notify", message=message), environment)
 
     def on_stop(name: str) -> None:
-        log.info("signal", name=name)
+        if link is None:  # with --survive the front logs it
+            log.info("signal", name=name)
         service.stop()
         notifier.send(STOPPING, "draining")
 
     signals.call(asyncio.get_running_loop(), on_stop, service.state.reload.begin)
 
+    if link is not None:
+        service.state.telemetry.progress.send_by(link.report)
     tasks = []
 
     def on_serving() -> None:

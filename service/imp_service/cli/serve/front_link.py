@@ -1,5 +1,6 @@
 """The link of an engine process with the front that started it (`imp serve --survive`)."""
 
+import contextlib
 import ctypes
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 from imp_service.config.address import INHERITED, Address
 from imp_service.config.config import Config, build
 from imp_service.config.tree import KeyOrigin, Value, branch, merged
+from imp_service.front.supervision.advances import PROGRESS
 
 PR_SET_PDEATHSIG = 1
 FRONT_LOST = 70
@@ -40,7 +42,7 @@ class Inherited:
 
 
 class FrontLink:
-    """Ends this process when its front ends, and tells the front when this process serves."""
+    """Ends this process when its front ends, and tells the front that this process serves, and who gets further."""
 
     def __init__(self, inherited: Inherited) -> None:
         self._listening = inherited.listening
@@ -68,6 +70,11 @@ class FrontLink:
         """This process serves on these addresses. The front gets the message."""
         self._sockets = [path for text in addresses if (path := Address(text).socket_path) is not None]
         self._socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def report(self, progress: Mapping[str, object]) -> None:
+        """The front gets what ProgressReports has to say, unless it is so far behind that there is no room."""
+        with contextlib.suppress(OSError):
+            self._socket.send(json.dumps({PROGRESS: progress}).encode() + b"\n", socket.MSG_DONTWAIT)
 
     def _wait(self) -> None:
         try:

@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from imp_service.api.waits import doubling_wait
 from imp_service.front.supervision.death import Death
 from imp_service.telemetry.log import Log
 
-# After so many faults in a row without a token or an answer, the model in memory is not trusted.
+# After so many faults in a row without progress (see Advances), the model in memory is not trusted.
 MOST_FAULTS = 2
 # A parent that could not fork has loaded its model for nothing. The next one is started after so many seconds, then
 # twice as many.
@@ -190,7 +191,7 @@ class Starter:
         return self._starting
 
     def died(self, death: Death, *, has_advanced: bool) -> None:
-        """An engine process has ended. `has_advanced`: since the one before, a stream has a new token, or an answer."""
+        """An engine process has ended. `has_advanced`: a caller got further since the one before."""
         self._starting = None
         if has_advanced:
             self._n_faults = 0
@@ -198,7 +199,7 @@ class Starter:
         if death.signal == signal.SIGBUS:
             self._drop("its memory or its file may be damaged")
         elif self._n_faults >= MOST_FAULTS:
-            self._drop(f"{self._n_faults} faults without a token or an answer")
+            self._drop(f"{self._n_faults} faults without progress of a caller")
 
     def check(self) -> None:
         """Sees whether the parent has ended: the next start makes another one, which loads the model again."""
@@ -239,7 +240,7 @@ class Starter:
             return
         pid, starting = message.get("pid"), self._starting
         if pid is None:  # it becomes the engine process, and so loads the model again
-            pause = min(FIRST_PAUSE * 2.0**self._n_refused, LONGEST_PAUSE)
+            pause = doubling_wait(FIRST_PAUSE, self._n_refused, LONGEST_PAUSE)
             self._n_refused += 1
             self._paused_until = math.inf if message["is_final"] else time.monotonic() + pause
             self._log.warning(EVENT, message=f"forks no process: {message['refused']}")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from imp_service.api.waits import doubling_wait
+
 # Statuses of a start that no other start would change: usage, data, a missing file or device, input and output, rights,
 # settings. Not 75: the process that uses an address may end. conf/systemd/imp.service has the same ones.
 FINAL = frozenset((64, 65, 66, 69, 73, 74, 77, 78))
 WINDOW_SECONDS = 600.0
-# Within the window, without a new token in any stream, and without a complete answer.
+# Within the window, without progress (see Advances).
 MOST_DEATHS = 8
 # The first restart is at once. The second waits so long, each further one twice as long.
 FIRST_DELAY, LONGEST_DELAY = 0.1, 10.0
-# So many doublings are more than enough for the longest delay.
-MOST_DOUBLINGS = 16
 
 
 class Restarts:
@@ -22,7 +22,7 @@ class Restarts:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        # When it died, since the last token or answer.
+        # When it died, since the last progress.
         self._deaths: deque[float] = deque()
         self._n_refused = 0
 
@@ -35,7 +35,7 @@ class Restarts:
         return None if len(self._deaths) > MOST_DEATHS else _delay(len(self._deaths) - 1)
 
     def forget(self) -> None:
-        """A stream has a new token, or an answer is complete: what was before counts no more."""
+        """A caller got further: what was before counts no more."""
         self._deaths.clear()
 
     def started(self) -> None:
@@ -50,4 +50,4 @@ class Restarts:
 
 def _delay(n: int) -> float:
     """The seconds before the start that follows the first by `n`."""
-    return 0.0 if n == 0 else min(FIRST_DELAY * 2.0 ** min(n - 1, MOST_DOUBLINGS), LONGEST_DELAY)
+    return 0.0 if n == 0 else doubling_wait(FIRST_DELAY, n - 1, LONGEST_DELAY)

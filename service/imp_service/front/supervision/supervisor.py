@@ -10,6 +10,7 @@ from typing import Any
 
 from imp_service.front.relay.front import Front
 from imp_service.front.relay.upstreams import Child
+from imp_service.front.supervision.advances import Advances
 from imp_service.front.supervision.death import Death
 from imp_service.front.supervision.engine_process import EngineProcess, reap_orphans
 from imp_service.front.supervision.parent import Starter
@@ -50,7 +51,7 @@ class Supervisor:
         self._clock = clock
         self._restarts = Restarts(clock)
         self._n_restarts = 0
-        self._progress = 0
+        self._advances = Advances()
         self._has_served = False
         self._has_to_reload = False
         # A forked process has the settings of its parent, which may be older.
@@ -99,7 +100,7 @@ class Supervisor:
         """The started process; None if the drain is over before."""
         while not self._has_drained():
             try:
-                engine = EngineProcess(self._starter.start, self._serves)
+                engine = EngineProcess(self._starter.start, self._serves, self._advances.take)
             except OSError as error:  # of fork: EAGAIN or ENOMEM
                 delay = self._restarts.refused()
                 self._log.warning("engine refused", message=f"no process: {error.strerror or error}", retry_after=delay)
@@ -133,9 +134,7 @@ class Supervisor:
             return 0
         if not self._has_served and death.status in FINAL:
             return death.status  # the process has said why
-        has_advanced = self._front.progress > self._progress
-        if has_advanced:
-            self._progress = self._front.progress
+        if has_advanced := self._advances.are_new():
             self._restarts.forget()
         self._starter.died(death, has_advanced=has_advanced)
         delay = self._restarts.died()
@@ -145,7 +144,7 @@ class Supervisor:
         why = {"why": engine.why} if engine.why else {}
         self._log.warning("engine ended", **how, **why, restart=self._n_restarts, calls=self._front.n_open)
         if delay is None:
-            text = f"more than {MOST_DEATHS} deaths in {WINDOW_SECONDS / 60:g} minutes without a token or an answer"
+            text = f"more than {MOST_DEATHS} deaths in {WINDOW_SECONDS / 60:g} minutes without progress of a caller"
             self._log.error("engine lost", message=text)
             self._front.give_up()
             return ENGINE_LOST
@@ -157,6 +156,7 @@ class Supervisor:
         while self._starter.is_starting:
             await asyncio.sleep(CHECK_SECONDS)
             engine.check()
+            engine.look_at_memory()
             if self._starter.is_late:
                 await engine.end("its parent does not fork")
         pulse = Pulse(self._clock, HeldBack(engine.pid))
@@ -166,6 +166,7 @@ class Supervisor:
                 await asyncio.sleep(CHECK_SECONDS)
                 pulse.tick()
                 engine.check()  # should the signal of its end be lost
+                engine.look_at_memory()
             await engine.end(why)
 
     async def _finish(self, engine: EngineProcess) -> None:

@@ -103,6 +103,7 @@ class Prefill:
             call.record.prefilled(len(extension.tokens), n_cached, n_sampled, self._state.clock() - began)
         else:
             call.record.session_resumed(len(extension.tokens), n_cached)
+            self._state.telemetry.progress.resumed(step.resume.origin.request, len(extension.tokens))
         return whole
 
     async def _whole(self, prefilled: PrefillResult) -> pb.PrefillResponse:
