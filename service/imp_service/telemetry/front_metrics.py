@@ -37,12 +37,12 @@ class FrontCollector(Collector):
         """The current values."""
         now = self._numbers()
         yield _labelled(
-            CounterMetricFamily("imp_front_resumed", "Streams that went on, by why.", labels=["cause"]),
+            CounterMetricFamily("imp_front_resumed", "Streams that had begun and went on, by why.", labels=["cause"]),
             {cause: now.resumed.get(cause, 0) for cause in RESUME_CAUSES},
         )
         yield CounterMetricFamily("imp_front_lost", "Answers that had begun and have no rest.", now.n_lost)
         yield CounterMetricFamily(
-            "imp_front_unresumable", "Requests for a stream that are relayed, but could not go on.", now.n_unresumable
+            "imp_front_unresumable", "Streams that are relayed, but could not go on.", now.n_unresumable
         )
         yield _labelled(
             CounterMetricFamily("imp_front_deaths", "Ends of the engine process, by how.", labels=["cause"]),

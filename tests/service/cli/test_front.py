@@ -45,7 +45,8 @@ def front_process(folder: Path, *words: str) -> Iterator[tuple[str, subprocess.P
     with subprocess.Popen(command, env=clean_environment(folder), stderr=subprocess.PIPE) as front:
         try:
             assert front.stderr is not None  # narrows
-            yield json.loads(front.stderr.readline())["http"][0], front
+            lines = map(json.loads, front.stderr)
+            yield next(line["http"][0] for line in lines if line["event"] == "front serving"), front
         finally:
             front.kill()
 

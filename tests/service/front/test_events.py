@@ -123,6 +123,16 @@ def test_frt_2_a_stream_without_marks_passes_as_it_is(stream: bytes) -> None:
         assert reader.is_whole
 
 
+FAILED = b'data: {"error":{"message":"m"}}\n\n'
+
+
+@pytest.mark.parametrize("stream", [b": ping\n\ndata: 1\n\n" + FAILED, b'data: {"error":null,"id":1}\n\n' + FAILED])
+def test_frt_2_an_error_in_a_stream_without_marks_passes_as_it_is(stream: bytes) -> None:
+    for cut in range(len(stream) + 1):
+        given_on, reader, _ = read(stream[:cut], stream[cut:])
+        assert (given_on, reader.cut) == (stream, None)
+
+
 # What SMG writes where its server ends.
 OF_A_GATEWAY = b'data: {"error":{"message":"Stream error","type":"stream_error"}}\n\ndata: [DONE]\n\n'
 

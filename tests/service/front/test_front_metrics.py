@@ -21,6 +21,7 @@ from imp_service.telemetry.log import Log
 from support.run.pauses import pause_loop
 from support.servers.front_served import FrontServed, front_served
 from support.servers.scripted_engine import (
+    DONE,
     EVENTS,
     Answer,
     Asked,
@@ -65,7 +66,7 @@ async def hangs(asked: Asked, peer: Peer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "cause"), [(streaming(5, cut_at=lambda _: 150), "ended"), (leaves, "left"), (hangs, "silent")]
+    ("first", "cause"), [(streaming(5, cut_at=lambda _: 300), "ended"), (leaves, "left"), (hangs, "silent")]
 )
 def test_frt_7_a_stream_that_went_on_is_counted_by_why(
     monkeypatch: pytest.MonkeyPatch, first: Answer, cause: str
@@ -211,3 +212,69 @@ def test_frt_7_a_stream_whose_ids_have_no_room_is_counted_once() -> None:
             return (await served.stream()).content, served.front.n_unresumable
 
     assert asyncio.run(run()) == (golden(20), 1)
+
+
+def cut_behind(n_units: int) -> Answer:
+    """The first time, a stream that ends behind so many of its units; then its rest."""
+    lengths = [0, *(sum(map(len, units(5)[:n])) for n in range(1, 8))]
+    n_asked = 0
+
+    async def answer(asked: Asked, peer: Peer) -> None:
+        nonlocal n_asked
+        n_asked += 1
+        await streaming(5, cut_at=lambda _: lengths[n_units] + 1 if n_asked == 1 else None)(asked, peer)
+
+    return answer
+
+
+@pytest.mark.parametrize(("n_units", "n_resumed"), [(0, 0), (1, 1), (3, 1), (6, 1)])
+def test_frt_7_a_stream_went_on_only_if_its_client_had_the_begin(n_units: int, n_resumed: int) -> None:
+    """Behind the last token only the end is missing, which is a rest too. What had not begun is only sent again."""
+
+    async def run() -> tuple[bytes, int]:
+        engine = ScriptedEngine(cut_behind(n_units))
+        async with running(engine), front_served([engine.address]) as served:
+            got = await served.stream()
+            assert len(engine.asked) == 2
+            return got.content, served.front.resumed.total()
+
+    assert asyncio.run(run()) == (golden(5), n_resumed)
+
+
+UNMARKED = {
+    "no marks": [b"data: 1\n\n", b"data: 2\n\n", DONE],
+    "a comment and no marks": [b": hello\n\ndata: 1\n\n" + DONE],
+    "no origin": [mark(origin=None), b"data: 1\n\n", b"data: 2\n\n", DONE],
+}
+
+
+@pytest.mark.parametrize("parts", UNMARKED.values(), ids=UNMARKED)
+def test_frt_7_a_stream_that_no_other_server_can_go_on_with_is_counted_once(parts: list[bytes]) -> None:
+    async def answer(asked: Asked, peer: Peer) -> None:
+        await peer.head(pairs=EVENTS)
+        for part in parts:
+            await peer.chunk(part)
+            await pause_loop(0.01)
+        await peer.end()
+
+    async def run() -> tuple[bytes, int]:
+        engine = ScriptedEngine(answer)
+        async with running(engine), front_served([engine.address]) as served:
+            return (await served.stream()).content, served.front.n_unresumable
+
+    events = [part for part in parts if not part.startswith(b": imp")]
+    assert asyncio.run(run()) == (b"".join(events), 1)
+
+
+@pytest.mark.parametrize(("kind", "n"), [("text/event-stream", 1), ("application/json", 0)])
+def test_frt_7_a_body_without_room_counts_if_its_answer_is_a_stream(kind: str, n: int) -> None:
+    async def answer(asked: Asked, peer: Peer) -> None:
+        await peer.reply(b"data: 1\n\n", kind=kind)
+
+    async def run() -> int:
+        engine = ScriptedEngine(answer)
+        async with running(engine), front_served([engine.address], memory=1024) as served:
+            await served.stream(user="x" * 2000)
+            return served.front.n_unresumable
+
+    assert asyncio.run(run()) == n

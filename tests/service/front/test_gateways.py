@@ -124,8 +124,77 @@ def test_frt_7_a_request_that_a_gateway_refuses_as_the_client_wrote_it_is_no_str
 
 
 def test_frt_3_a_client_learns_how_each_gateway_ended_its_stream() -> None:
-    got, _ = through(FrontServed.stream, broken_off_at(0))
-    assert got.error["message"] == "the server ended in the middle: an error in place of the stream"
+    got, engine = through(FrontServed.stream, broken_off_at(0))
+    assert (got.status, got.error["message"], len(engine.asked)) == (502, "Stream error", 3)
+
+
+FOREIGN = {
+    "llama-server": (
+        b'{"error":{"code":400,"message":"too long","type":"exceed_context_size_error"}}',
+        400,
+        "too long",
+    ),
+    "vLLM": (b'{"error": {"message": "no such tool", "type": "BadRequestError", "code": 404}}', 404, "no such tool"),
+    "a name as code": (b'{"error":{"message":"m","code":"context_length_exceeded"}}', 502, "m"),
+    "a text": (b'{"error":"it failed"}', 502, "it failed"),
+    "busy": (b'{"error":{"code":429,"message":"slow down"}}', 429, "slow down"),
+    "its fault": (b'{"error":{"code":500,"message":"out of memory"}}', 500, "out of memory"),
+    "no status": (b'{"error":{"code":200,"message":"m"}}', 502, "m"),
+    "a list as code": (b'{"error":{"code":[400],"message":"m"}}', 502, "m"),
+    "no text": (b'{"error":{"code":400}}', 400, '{"error":{"code":400}}'),
+    "no JSON": (b'{"error":', 502, '{"error":'),
+}
+
+
+@pytest.mark.parametrize("n_bytes", [3, 15, 1000])
+@pytest.mark.parametrize(("sent", "code", "message"), FOREIGN.values(), ids=FOREIGN)
+def test_frt_3_an_error_in_place_of_a_stream_keeps_its_text_and_status(
+    sent: bytes, code: int, message: str, n_bytes: int
+) -> None:
+    """One that says that the request is wrong is not asked for again. It may come in parts."""
+
+    async def answer(asked: Asked, peer: Peer) -> None:
+        await peer.head(pairs=EVENTS)
+        end = b"\r\n\r\n" if n_bytes == 15 else b"\n\n"
+        content = b"data: " + sent + end + b"data: [DONE]" + end
+        for part in (content[:n_bytes], content[n_bytes:]):
+            if part:
+                await peer.chunk(part)
+                await pause_loop(0.01)
+        await peer.end()
+
+    got, engine = through(FrontServed.stream, answer)
+    assert (got.status, got.error["message"]) == (code, message)
+    assert len(engine.asked) == (1 if code < 500 else 3)
+
+
+def test_frt_3_an_error_behind_a_comment_alone_is_the_answer() -> None:
+    async def answer(asked: Asked, peer: Peer) -> None:
+        await peer.head(pairs=EVENTS)
+        await peer.chunk(b": ping\n\n")
+        await pause_loop(0.01)
+        await peer.chunk(b'data: {"error":{"code":400,"message":"too long"}}\n\n')
+        await peer.end()
+
+    async def work(served: FrontServed) -> Got:
+        got = await served.stream()
+        assert served.front.n_lost == 0
+        return got
+
+    got, engine = through(work, answer)
+    assert b"too long" in got.content
+    assert len(engine.asked) == 1
+
+
+def test_frt_3_an_error_in_place_of_the_rest_ends_the_stream_with_its_first_error() -> None:
+    async def refuses(asked: Asked, peer: Peer) -> None:
+        await peer.head(pairs=EVENTS)
+        await peer.chunk(b'data: {"error":{"code":400,"message":"no"}}\n\n')
+        await peer.end()
+
+    got, engine = through(FrontServed.stream, broken_off_at(300), refuses)
+    assert got.content.startswith(golden(N)[:20]) and b"ended in the middle" in got.content
+    assert len(engine.asked) == 3
 
 
 def test_frt_3_a_stream_whose_client_has_the_last_event_is_complete() -> None:

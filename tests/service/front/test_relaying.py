@@ -160,27 +160,6 @@ def test_frt_2_a_stream_whose_marks_are_read_is_not_asked_for_in_compressed_form
     assert ["accept-encoding" in asked.headers for asked in engine.asked] == [False, True]
 
 
-def test_iso_7_complete_answers_and_tokens_are_progress_and_pages_and_errors_are_not() -> None:
-    async def answer(asked: Asked, peer: Peer) -> None:
-        await peer.reply(b"{}", int(asked.target.rpartition("/")[2]))
-
-    async def progress(served: FrontServed, method: str, target: str) -> int:
-        before = served.front.progress
-        await served.get(target, method)
-        return served.front.progress - before
-
-    async def work(served: FrontServed) -> list[int]:
-        asked = [("POST", "/v1/x/200"), ("GET", "/v1/models/200"), ("POST", "/v1/x/500"), ("POST", "/v1/x/422")]
-        return [await progress(served, *each) for each in asked]
-
-    async def stream(served: FrontServed) -> int:
-        await served.stream()
-        return served.front.progress
-
-    assert through(work, ScriptedEngine(answer)) == [1, 0, 0, 0]
-    assert through(stream, ScriptedEngine(streaming(5))) == 5
-
-
 def test_c06_health_is_ready_for_two_seconds_more_and_live_speaks_of_the_front() -> None:
     engine = ScriptedEngine(echo)
 

@@ -19,6 +19,7 @@ from imp_service.front.relay.names import Place
 from imp_service.front.relay.server import FrontServer
 from imp_service.front.relay.upstreams import Upstreams
 from imp_service.telemetry.log import Log
+from support.run.pauses import pause_loop
 from support.servers.certificates import Authority, Certificate
 from support.servers.front_served import Got, front_served
 from support.servers.scripted_engine import ScriptedEngine, golden, running, streaming
@@ -34,8 +35,10 @@ def context_of(certificate: Certificate, folder: Path) -> ssl.SSLContext:
     return context
 
 
-def asked(to: str, engine: ScriptedEngine, ca: Path | None, hosts: Sequence[str] = ()) -> Got:
-    """The answer of a front before this engine. `to` has its port; names are those of `hosts`."""
+def asked(
+    to: str, engine: ScriptedEngine, ca: Path | None, hosts: Sequence[str] = (), own: Sequence[str] = (), **headers: str
+) -> Got:
+    """The answer of a front before this engine. `to` has its port; names are those of `hosts`, `own` the front's."""
 
     async def run() -> Got:
         loop = asyncio.get_running_loop()
@@ -47,8 +50,9 @@ def asked(to: str, engine: ScriptedEngine, ca: Path | None, hosts: Sequence[str]
             if hosts:
                 loop.getaddrinfo = getaddrinfo  # type: ignore[method-assign]
             address = to.format(port=engine.port)
-            async with front_served([address], hold=0.5, ca=None if ca is None else str(ca)) as served:
-                return await served.stream()
+            async with front_served([address], hold=0.5, ca=None if ca is None else str(ca), hosts=own) as served:
+                body = {"stream": True}
+                return await served.get("/v1/chat/completions", "POST", json=body, headers=headers)
 
     return asyncio.run(run())
 
@@ -77,6 +81,55 @@ def test_frt_6_a_server_with_tls_answers_if_an_authority_of_the_setting_vouches_
     got = asked(to, engine, authority[1], hosts)
     assert (got.status, got.content) == (200, golden(4))
     assert set(CALLED) == {called}
+
+
+FRONT = {"host": "127.0.0.1:8000"}
+SAME, OTHER = {"origin": "http://127.0.0.1:8000"}, {"origin": "https://evil.example"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "own", "got"),
+    [
+        (FRONT, [], {"host": "localhost:{port}"}),
+        ({"host": "front"}, [], {"host": "localhost:{port}"}),
+        ({"host": "chat.example.com"}, ["chat.example.com"], {"host": "localhost:{port}"}),
+        # A page of this front stays one of the same site.
+        ({**FRONT, **SAME}, [], {"host": "localhost:{port}", "origin": "https://localhost:{port}"}),
+        ({**FRONT, **OTHER}, [], {"host": "localhost:{port}", **OTHER}),
+        # A name that another site may have resolved to the front: the server can refuse it.
+        ({"host": "evil.example", **OTHER}, [], {"host": "evil.example", **OTHER}),
+        ({"host": "chat.example.com"}, [], {"host": "chat.example.com"}),
+    ],
+)
+def test_frt_6_a_server_with_tls_is_asked_as_the_host_of_its_certificate(
+    authority: tuple[Authority, Path], tmp_path: Path, sent: dict[str, str], own: list[str], got: dict[str, str]
+) -> None:
+    engine = ScriptedEngine(streaming(4), tls=context_of(authority[0].issue(), tmp_path), host="0.0.0.0")
+    assert asked("https://localhost:{port}", engine, authority[1], ["127.0.0.1"], own, **sent).status == 200
+    (pairs,) = (each.pairs for each in engine.asked)
+    found = sorted(pair for pair in pairs if pair[0] in ("host", "origin"))
+    assert found == [(name, value.format(port=engine.port)) for name, value in got.items()]
+    assert engine.probed_hosts == {f"localhost:{engine.port}"}
+
+
+def test_frt_6_a_server_without_tls_gets_the_host_of_the_client() -> None:
+    engine = ScriptedEngine(streaming(4))
+    assert asked("localhost:{port}", engine, None, ["127.0.0.1"], **FRONT, **SAME).status == 200
+    (headers,) = (each.headers for each in engine.asked)
+    assert (headers["host"], headers["origin"]) == (FRONT["host"], SAME["origin"])
+
+
+@pytest.mark.parametrize(
+    ("to", "host"),
+    [
+        ("https://imp.example.com:443", "imp.example.com"),
+        ("https://imp.example.com:8443", "imp.example.com:8443"),
+        ("https://[::1]:443", "[::1]"),
+        ("imp.example.com:80", None),
+    ],
+)
+def test_frt_6_the_usual_port_of_tls_is_no_part_of_a_host(to: str, host: str | None) -> None:
+    assert Place.of(to).own_host == host
 
 
 @pytest.mark.parametrize(
@@ -151,27 +204,45 @@ def test_frt_6_servers_at_one_address_are_told_apart_by_their_names() -> None:
     assert asyncio.run(run()) == {"a.example", "b.example", None}
 
 
+class Alive:
+    """The response of a server that is ready."""
+
+    status = 200
+
+    async def __aenter__(self) -> None:
+        """It has come."""
+
+    async def __aexit__(self, *_: object) -> None:
+        """It is over."""
+
+
 def test_frt_6_a_failure_of_tls_is_told_again_once_the_server_was_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = []
+    told: list[str] = []
+    is_expired = True
 
-    async def fails(*_: Any) -> None:
-        raise ClientSSLError(ConnectionKey("a", 9, True, True, None, None, None), OSError("expired"))
+    async def send(*_: Any) -> Alive:
+        if is_expired:
+            raise ClientSSLError(ConnectionKey("a", 9, True, True, None, None, None), OSError("expired"))
+        return Alive()
 
-    monkeypatch.setattr(Connections, "send", fails)
+    monkeypatch.setattr(Connections, "send", send)
     monkeypatch.setattr(Log, "warning", lambda *_, **fields: told.append(fields["message"]))
 
     async def run() -> None:
+        nonlocal is_expired
         log = Log(LogSettings(level="error"))
         upstreams = Upstreams(log=log)
         upstream = upstreams.add(Place("127.0.0.1:9", "a.example"))
         assert upstream is not None  # narrows
-        await upstream._ask("/")
-        await upstream._ask("/")
-        assert len(told) == 1
-        upstream.set_ready(is_ready=True)
-        await upstream._ask("/")
+        await pause_loop(0.3)
+        is_expired = False
+        while not upstream.is_ready:
+            await pause_loop(0.01)
+        is_expired = True
+        upstream.failed()
+        await pause_loop(0.3)
         await upstreams.stop()
         log.close()
 
     asyncio.run(run())
-    assert len(told) == 2
+    assert ["away: Cannot connect" in line for line in told] == [True, True]

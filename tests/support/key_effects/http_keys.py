@@ -80,7 +80,8 @@ def relays_to(folder: Path, settings: tuple[str, ...]) -> list[str] | str:
     command = [sys.executable, "-P", "-m", "imp_service", "front", "--http", "127.0.0.1:0", *sets]
     with subprocess.Popen(command, env=clean_environment(folder), stderr=subprocess.PIPE) as front:
         assert front.stderr is not None  # narrows
-        line = front.stderr.readline().decode()
+        # The first line that is not about a server.
+        line = next(line for line in map(bytes.decode, front.stderr) if '"upstream"' not in line)
         front.terminate()
     return json.loads(line)["to"] if line.startswith("{") else line.split(": ")[2]
 

@@ -42,6 +42,6 @@ def serve_for_clients(*settings: str, **how: Any) -> Iterator[HttpServed]:
         try:
             yield BehindFront(direct.served, front.port)
             # Otherwise nothing was shown.
-            assert front.front.progress > 0
+            assert front.front.admission._n_tickets > 0
         finally:
             loop.run(fronted.__aexit__(None, None, None))

@@ -110,6 +110,7 @@ class ScriptedEngine:
     asked: list[Asked] = field(default_factory=list)
     port: int = 0
     n_probes: int = 0
+    probed_hosts: set[str] = field(default_factory=set)
     tls: ssl.SSLContext | None = None
     host: str = "127.0.0.1"
     _server: asyncio.Server | None = None
@@ -150,6 +151,7 @@ class ScriptedEngine:
         probes = {"/health": self.health, "/health/live": self.live}
         if asked.target in probes:
             self.n_probes += 1
+            self.probed_hosts.add(asked.headers["host"])
             status = probes[asked.target]
             if status is None:
                 await pause_loop(3600)

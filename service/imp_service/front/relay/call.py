@@ -11,7 +11,7 @@ from aiohttp import ClientResponse
 
 from imp_service.front.relay.connections import FAILURES
 from imp_service.front.relay.events import WAITING, BadEvents, MarkedReader, Told
-from imp_service.front.relay.request import Request, end_to_end, error_event, gateway_error
+from imp_service.front.relay.request import Request, end_to_end, error_event, gateway_error, refusal_in
 from imp_service.front.relay.state import METRICS, FrontState
 from imp_service.front.relay.upstream import Flight, Upstream
 from imp_service.http_api.exchange import Exchange
@@ -62,7 +62,7 @@ class RelayedCall:
         self._added = b""
         self._failed: set[Upstream] = set()
         self._told = Told(front.memory)
-        self._has_told_unkept = False
+        self._is_unresumable = False
         self._reader: MarkedReader | None = None
         # Of the answer without a stream.
         self._held = front.memory.message(0)
@@ -85,7 +85,7 @@ class RelayedCall:
         except HttpRefusal as refused:
             if not self._exchange.has_begun:
                 raise
-            self._front.n_lost += 1
+            self._front.n_lost += refused.status >= HTTPStatus.INTERNAL_SERVER_ERROR  # any other is the answer
             if self._reader is None or self._reader.is_plain or self._reader.is_over:
                 self._exchange.break_off()
                 return
@@ -175,7 +175,7 @@ class RelayedCall:
             async with upstream.flight() as flight:
                 content = request.content(self._told.resume(), flight)
                 try:
-                    headers = request.headers(is_for_child=upstream.is_child)
+                    headers = request.headers(upstream, self._front.options.hosts)
                     response = await upstream.connections.send(request.method, request.target, headers, content)
                 except FAILURES as error:
                     raise request.refusal or _broken_by(error) from error
@@ -204,10 +204,9 @@ class RelayedCall:
         else:
             if self._is_page_of_child(response):
                 self._added = self._front.metrics()
-            if is_stream and self.request.has_left_marks:
-                self._front.tell_unresumable("a gateway refuses the field resume: the stream cannot be resumed")
+            if is_stream and (why := self.request.why_unresumable):
+                self._tell_unresumable(why)
             await self._give(response, flight, is_stream=is_stream)
-            self._front.n_answers += self.request.method == "POST" and response.status == HTTPStatus.OK
         self._front.admission.prove(self.ticket)
 
     async def _give_events(self, response: ClientResponse, flight: Flight) -> None:
@@ -216,20 +215,21 @@ class RelayedCall:
         if self._reader is not None:
             self._reader.close()
         reader = self._reader = MarkedReader(told, front.memory)
-        n_tokens = n_before = told.n_tokens
+        goes_on, n_tokens = exchange.has_begun, told.n_tokens
         try:
             while piece := await _read(response, flight):
                 given = reader.feed(piece)
                 if given:
                     await self._write(response, flight, given)
-                if told.n_tokens != n_tokens:
-                    front.n_new_tokens += told.n_tokens - n_tokens
-                    self._grow(flight, is_first=n_tokens == n_before)
+                if told.n_tokens != n_tokens or told.is_done:
                     n_tokens = told.n_tokens
+                    self._grow(flight, goes_on=goes_on)
+                if not reader.has_origin:
+                    self._tell_unresumable("its server writes no marks", is_known=True)
                 if reader.end is not None:
                     raise _leaving(reader.end)
                 if reader.cut is not None:
-                    raise _broken(reader.cut)
+                    raise self._in_place(reader.error) if reader.error else _broken(reader.cut)
         except BadEvents as error:
             raise self._first or gateway_error("upstream_invalid", f"the server sent {error}") from None
         if not reader.is_whole:
@@ -298,20 +298,30 @@ class RelayedCall:
             closes = self.request.is_spent and not self.request.is_kept
             await self._exchange.pass_on(response.status, end_to_end(pairs), closes=closes)
 
-    def _grow(self, flight: Flight, *, is_first: bool) -> None:
-        """The stream has a new token."""
+    def _grow(self, flight: Flight, *, goes_on: bool) -> None:
+        """The stream has a new token, or its end. `goes_on`: the client had the begin from another upstream."""
         front = self._front
         if front.admission.unproven:
             front.admission.prove(self.ticket)
-        if is_first and self._first is not None:
+        if goes_on and self._first is not None:
             front.resumed[self._cause] += 1
             front.log.notice("resumed", tokens=self._told.n_tokens, upstream=flight.upstream.address)
             self._failed.clear()
-        if not self._told.is_kept and not self._has_told_unkept:
-            self._has_told_unkept = True
-            front.tell_unresumable("front.memory has no room for token ids: their stream cannot be resumed")
+        if not self._told.is_kept:
+            self._tell_unresumable("front.memory has no room for its token ids")
         self._first, self._cause, self._interrupted_at = None, "", None
         self._n_attempts = 0
+
+    def _in_place(self, event: bytes) -> HttpRefusal | Broken:
+        """The upstream has answered with an error as an event. That the request is wrong needs no other upstream."""
+        refused = refusal_in(event)
+        is_final = refused.status < HTTPStatus.INTERNAL_SERVER_ERROR and not self._told.head
+        return refused if is_final else Broken(refused)
+
+    def _tell_unresumable(self, why: str, *, is_known: bool = False) -> None:
+        if not self._is_unresumable:
+            self._is_unresumable = True
+            self._front.tell_unresumable(why, is_known=is_known)
 
     def _has_room(self, n_bytes: int) -> bool:
         try:

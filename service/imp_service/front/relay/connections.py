@@ -65,10 +65,17 @@ class Connections:
         scheme = "http" if place.tls_name is None else "https"
         self._base = "http://upstream" if address.is_unix else f"{scheme}://{address.text}"
         self._tls_name, self._trust = place.tls_name, trust
+        self._own_host = [] if place.own_host is None else [("host", place.own_host)]
 
     async def send(self, method: str, target: str, headers: Iterable[tuple[str, str]], body: Any) -> ClientResponse:
-        """The head of the response. `body`: bytes, or an iterator of them. Raises one of FAILURES."""
+        """The head of the response. `body`: bytes, or an iterator of them. Raises one of FAILURES.
+
+        Without a `host`, the server gets its own.
+        """
         tls = {} if self._tls_name is None else {"ssl": self._trust(), "server_hostname": self._tls_name}
+        headers = [*headers]
+        if not any(name == "host" for name, _ in headers):
+            headers += self._own_host
         response = await self._session.request(
             method,
             URL(self._base + target, encoded=True),

@@ -22,7 +22,7 @@ BLOCK_END, OTHER_BLOCK_END = b"\n\n", b"\r\n\r\n"
 WAITING = b": waiting\n\n"
 # Neither a comment nor the JSON of a mark has it.
 EVENT = b"data: {"
-# A server of imp sends an error that comes first as the response's status.
+# A server of imp sends an error that comes first as the response's status. Others, and gateways, send this event.
 ERROR = b'data: {"error"'
 # Gateways keep an idle stream of messages alive with this event.
 PING = b"event: ping"
@@ -138,12 +138,16 @@ class MarkedReader:
         self._has_marks = False
         # The upstream writes no marks, so its bytes are relayed as they come.
         self.is_plain = False
+        # False: it writes no marks, or says that nobody can go on with the stream.
+        self.has_origin = True
         # The server has written its error, or says that it writes no marks: what follows is relayed.
         self.is_over = False
         # Why the upstream ends here, if it says that the stream can go on elsewhere.
         self.end: str | None = None
         # How one can see that a gateway broke the stream off. Nothing is read behind it.
         self.cut: str | None = None
+        # The event with an error that came in place of the stream.
+        self.error = b""
         self._mark: dict[str, Any] = {}
         self._unit: list[bytes | bytearray] = []
         self._n_missing = 0
@@ -160,9 +164,8 @@ class MarkedReader:
             searched = max(len(self._rest) - len(self._block_end) + 1, 0)
             self._rest += piece
             text = self._rest
-        if not self._has_marks and text.startswith(ERROR):
-            self.cut = "an error in place of the stream"
-            return b""
+        if not self._has_marks and not self.is_over and ERROR.startswith(text[: len(ERROR)]):
+            return self._take_error(text)
         if not self._has_marks and self._is_foreign(text):
             return self._give_up_marks(text)
         given: list[bytes | bytearray] = []
@@ -192,10 +195,20 @@ class MarkedReader:
             at = -1
         return text[:1] != b":" or at >= 0
 
+    def _take_error(self, text: bytes | bytearray) -> bytes:
+        """Keeps the begin of an error in place of the stream, or all of it."""
+        if text[len(ERROR) :].lstrip(b" :").startswith(b"null"):
+            return self._give_up_marks(text)
+        self._rest = bytearray(text)
+        end = max(text.find(BLOCK_END), text.find(OTHER_BLOCK_END))
+        if end >= 0 or len(text) > FREE_BYTES:
+            self.cut, self.error = "an error in place of the stream", bytes(text[:end])
+        return b""
+
     def _give_up_marks(self, text: bytes | bytearray) -> bytes:
         if self._goes_on:
             raise BadEvents("an answer without marks, expected the rest of a stream")
-        self.is_plain = True
+        self.is_plain, self.has_origin = True, False
         self._rest = bytearray()
         return bytes(text)
 
@@ -217,7 +230,7 @@ class MarkedReader:
         elif self._goes_on:
             raise BadEvents("an event, expected the mark of the rest of a stream")
         else:
-            self.is_over = True
+            self.is_over, self.has_origin = True, False
             given.append(block)
 
     def _take_mark(self, block: bytes | bytearray, given: list[bytes | bytearray]) -> None:
@@ -255,7 +268,7 @@ class MarkedReader:
     def _leave_marks(self) -> None:
         if self._goes_on or self._told.head:
             raise BadEvents("a stream that cannot be resumed, expected the rest of one")
-        self.is_over = True
+        self.is_over, self.has_origin = True, False
 
     def _finish_unit(self, given: list[bytes | bytearray]) -> None:
         if "crc" in self._mark and self._mark["crc"] != self._sum():

@@ -9,14 +9,13 @@ import time
 from http import HTTPStatus
 
 from imp_service.config import Settings
-from imp_service.config.address import Address
 from imp_service.front.relay.call import RelayedCall
 from imp_service.front.relay.request import form_of, read_request
 from imp_service.front.relay.state import METRICS, FrontOptions, FrontState
 from imp_service.front.relay.upstream import ALIVE, READY, Upstream
 from imp_service.front.relay.upstreams import Upstreams
 from imp_service.http_api.exchange import Exchange
-from imp_service.http_api.guard import Guard, HttpRefusal, no_place
+from imp_service.http_api.guard import HttpRefusal, no_place
 from imp_service.http_api.json_text import dumps
 from imp_service.http_api.listener import Listener, Server
 from imp_service.telemetry.front_metrics import FrontNumbers
@@ -31,8 +30,6 @@ READY_SECONDS = 2.0
 MAX_VIA = 8
 REQUEST_ID = "x-request-id"
 MAX_ID_CHARS = 128
-# Connections of the listener of metrics.
-MAX_SCRAPERS = 32
 
 
 class Front(FrontState):
@@ -55,22 +52,6 @@ class Front(FrontState):
         max_head, max_connections = settings.limits.max_metadata_bytes, settings.connection.max_connections
         server = Server(self.answer, settings.http, max_connections, max_head, max_unsent_bytes=MAX_UNSENT_BYTES)
         return Listener(listening, server, tls)
-
-    def scraped(self, listening: socket.socket, address: Address, settings: Settings) -> Listener:
-        """Answers with the metrics alone."""
-        http, max_head = settings.http, settings.limits.max_metadata_bytes
-        guard = Guard(http.hosts, http.origins, address.is_local, max_head)
-
-        async def answer(exchange: Exchange) -> None:
-            try:
-                guard.check(exchange.pairs, has_host=exchange.is_http_1_1)
-                if exchange.path != METRICS or exchange.method != "GET":
-                    raise HttpRefusal(HTTPStatus.NOT_FOUND, "not_found", f"only GET {METRICS} is answered here")
-                await self._answer_scrape(exchange)
-            except HttpRefusal as refused:
-                await self._refuse(exchange, refused)
-
-        return Listener(listening, Server(answer, http, MAX_SCRAPERS, max_head, 0), None)
 
     def numbers(self) -> FrontNumbers:
         n_ready = sum(upstream.is_ready for upstream in self.upstreams.all)
@@ -101,15 +82,16 @@ class Front(FrontState):
             if exchange.path in (READY, ALIVE) and exchange.method in ("GET", "HEAD"):
                 await self._answer_probe(exchange)
             elif exchange.path == METRICS and exchange.method == "GET" and self.options.has_own_metrics:
-                await self._answer_scrape(exchange)
+                await self.answer_scrape(exchange)
             elif exchange.is_spare:
                 raise no_place(self.options.max_connections)
             else:
                 await self._relay(exchange)
         except HttpRefusal as refused:
-            await self._refuse(exchange, refused)
+            await self.refuse(exchange, refused)
 
-    async def _refuse(self, exchange: Exchange, refused: HttpRefusal) -> None:
+    async def refuse(self, exchange: Exchange, refused: HttpRefusal) -> None:
+        """Sends an error of the front."""
         form = form_of(exchange.path)
         given = exchange.headers.get(REQUEST_ID, "")
         request_id = given if 0 < len(given) <= MAX_ID_CHARS else secrets.token_hex(8)
@@ -117,13 +99,12 @@ class Front(FrontState):
         body = form.refusal(refused.status, refused.code, refused.message, request_id)
         await exchange.reply(refused.status, headers, body, closes=refused.closes)
 
-    async def _answer_scrape(self, exchange: Exchange) -> None:
+    async def answer_scrape(self, exchange: Exchange) -> None:
+        """Sends the metrics of the front."""
         await exchange.reply(HTTPStatus.OK, [("content-type", CONTENT_TYPE)], self._page.get())
 
     async def _relay(self, exchange: Exchange) -> None:
         request = await read_request(exchange, self.memory, self.upstreams)
-        if not request.is_kept and request.is_for_stream:
-            self.tell_unresumable("front.memory has no room for a body: its stream cannot be resumed")
         call = RelayedCall(self, exchange, request)
         self._calls.add(call)
         try:

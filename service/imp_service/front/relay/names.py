@@ -28,6 +28,13 @@ class Place:
         return cls(address, Address(address).host if text.startswith(TLS) else None)
 
     @property
+    def own_host(self) -> str | None:
+        """The `host` of requests to a server with TLS: its name is that of its certificate. None: the client's."""
+        if self.tls_name is None:
+            return None
+        return _joined(self.tls_name, Address(self.address).port).removesuffix(":443")
+
+    @property
     def has_name(self) -> bool:
         """Whether the address has a host name, which must be resolved."""
         address = Address(self.address)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from hashlib import sha256
 from http import HTTPStatus
 from typing import Any
 
-from imp_service.front.relay.upstream import Flight
+from imp_service.front.relay.upstream import Flight, Upstream
 from imp_service.front.relay.upstreams import Upstreams
 from imp_service.http_api.anthropic.form import ANTHROPIC
 from imp_service.http_api.api_form import ApiForm
 from imp_service.http_api.exchange import PEER, Exchange
 from imp_service.http_api.guard import HttpRefusal
+from imp_service.http_api.host_names import is_local_host, name_of
 from imp_service.http_api.openai.form import OPENAI
 from imp_service.serving.message_memory import HeldMessage, MessageMemory
 from imp_service.serving.refusal import Refusal
@@ -31,6 +32,7 @@ HOP_BY_HOP = frozenset(
 )  # fmt: skip
 # By these a server knows a page of another site, so no header `connection` takes them away.
 GUARDED = frozenset(("host", "origin"))
+ERROR_STATUSES = frozenset(status for status in HTTPStatus if status >= HTTPStatus.BAD_REQUEST)
 _NUMBER = re.compile(rb'"sequence_number":(\d+)')
 
 
@@ -65,6 +67,13 @@ class Request:
         return self._place is not None
 
     @property
+    def why_unresumable(self) -> str:
+        """Why a stream that answers it cannot go on elsewhere; empty if it can, or its client goes on by itself."""
+        if self.has_left_marks:
+            return "a gateway refuses the field resume"
+        return "" if self.is_kept or not self.is_for_stream else "front.memory has no room for the body"
+
+    @property
     def can_repeat(self) -> bool:
         """It can be sent once more."""
         return self.method in REPEATED and self.is_kept and not self.is_spent
@@ -73,15 +82,25 @@ class Request:
         """Names the body; empty if there is none, or it is not kept."""
         return sha256(self.body).digest() if self.body and self.is_kept else b""
 
-    def headers(self, *, is_for_child: bool) -> list[tuple[str, str]]:
-        """Those for the next upstream. A child believes its front, and nobody else, who the client is."""
-        own = [("via", self._upstreams.via), *([(PEER, self._exchange.peer)] if is_for_child else [])]
+    def headers(self, upstream: Upstream, hosts: Collection[str]) -> list[tuple[str, str]]:
+        """Those for the next upstream. A child believes its front, and nobody else, who the client is.
+
+        `hosts` are names of this front, besides those that no other site can have.
+        """
+        own = [("via", self._upstreams.via), *([(PEER, self._exchange.peer)] if upstream.is_child else [])]
         # Of a body that is not kept, nothing can go on elsewhere.
         if self.is_kept and self._upstreams.can_resume_elsewhere:
             own.append(("imp-resumes", "1"))
         changed = {PEER, *(["content-length"] if self.is_kept else [])}
         if self.is_amended:  # the front reads the marks, which it could not if they were compressed
             changed.add("accept-encoding")
+        host = self._exchange.headers.get("host", "")
+        # With another name, the server can refuse the page of another site.
+        if upstream.place.own_host is not None and (is_local_host(host) or name_of(host) in hosts):
+            changed.add("host")
+            if self._exchange.headers.get("origin", "").partition("://")[2].lower() == host.lower():
+                changed.add("origin")
+                own.append(("origin", f"https://{upstream.place.own_host}"))
         return [*(pair for pair in end_to_end(self._exchange.pairs) if pair[0] not in changed), *own]
 
     def content(self, resume: Mapping[str, Any], flight: Flight) -> bytes | AsyncIterator[bytes] | None:
@@ -177,6 +196,20 @@ def error_event(path: str, refused: HttpRefusal, sent: bytes) -> bytes:
 def gateway_error(code: str, message: str) -> HttpRefusal:
     """An upstream is at fault."""
     return HttpRefusal(HTTPStatus.BAD_GATEWAY, code, message)
+
+
+def refusal_in(event: bytes) -> HttpRefusal:
+    """The error of a server or a gateway that came as an event: with its text, and its status if it names one."""
+    text = event.partition(b":")[2].strip().decode(errors="replace")
+    try:
+        error = json.loads(text)["error"]
+    except (ValueError, RecursionError):
+        error = text
+    fields = error if isinstance(error, dict) else {"message": error}
+    code = fields.get("code")
+    status = HTTPStatus(code) if isinstance(code, int) and code in ERROR_STATUSES else HTTPStatus.BAD_GATEWAY
+    name = code if isinstance(code, str) else "upstream_error"
+    return HttpRefusal(status, name, str(fields.get("message") or text))
 
 
 def _place(body: bytearray) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from http import HTTPStatus
 from pathlib import Path
 
 from imp_service.config import Settings
@@ -12,7 +13,10 @@ from imp_service.config.address import Address
 from imp_service.config.server_settings import DrainSettings
 from imp_service.front.relay.connections import Trust, trust_in
 from imp_service.front.relay.front import Front
-from imp_service.http_api.listener import Listener
+from imp_service.front.relay.state import METRICS
+from imp_service.http_api.exchange import Exchange
+from imp_service.http_api.guard import Guard, HttpRefusal
+from imp_service.http_api.listener import Listener, Server
 from imp_service.http_api.tls import server_context
 from imp_service.serving.listening import bind_socket, bindable, checked_http
 from imp_service.serving.security.identity_files import read_identity
@@ -21,6 +25,8 @@ from imp_service.telemetry.log import Log
 
 # Time to send the last bytes.
 LAST_SECONDS = 1.0
+# Connections of the listener of metrics.
+MAX_SCRAPERS = 32
 # How often the end of a drain is looked for.
 CHECK_SECONDS = 0.05
 
@@ -32,6 +38,23 @@ async def until_drained(front: Front, drain: DrainSettings) -> None:
         async with asyncio.timeout(drain.grace.total_seconds()):
             while front.n_open:
                 await asyncio.sleep(CHECK_SECONDS)
+
+
+def _scraped(front: Front, listening: socket.socket, address: Address, settings: Settings) -> Listener:
+    """Answers with the metrics alone."""
+    http, max_head = settings.http, settings.limits.max_metadata_bytes
+    guard = Guard(http.hosts, http.origins, address.is_local, max_head)
+
+    async def answer(exchange: Exchange) -> None:
+        try:
+            guard.check(exchange.pairs, has_host=exchange.is_http_1_1)
+            if exchange.path != METRICS or exchange.method != "GET":
+                raise HttpRefusal(HTTPStatus.NOT_FOUND, "not_found", f"only GET {METRICS} is answered here")
+            await front.answer_scrape(exchange)
+        except HttpRefusal as refused:
+            await front.refuse(exchange, refused)
+
+    return Listener(listening, Server(answer, http, MAX_SCRAPERS, max_head, 0), None)
 
 
 class FrontServer:
@@ -87,7 +110,7 @@ class FrontServer:
         for listening, address in self._bound:
             self._listeners.append(front.listener(listening, self._settings, None if address.is_unix else tls))
         if self._scraped is not None:
-            self._listeners.append(front.scraped(*self._scraped, self._settings))
+            self._listeners.append(_scraped(front, *self._scraped, self._settings))
         for listener in self._listeners:
             await listener.start()
 

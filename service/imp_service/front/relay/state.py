@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from imp_service.config import Settings
@@ -30,6 +31,8 @@ class FrontOptions:
     max_connections: int = 512
     # GET /metrics is answered by the front itself.
     has_own_metrics: bool = False
+    # Its names, besides those that no other site can have.
+    hosts: Sequence[str] = ()
 
 
 def front_options(settings: Settings, *, has_metrics: bool = False) -> FrontOptions:
@@ -41,6 +44,7 @@ def front_options(settings: Settings, *, has_metrics: bool = False) -> FrontOpti
         http.heartbeat.total_seconds(),
         settings.connection.max_connections,
         has_own_metrics=has_metrics and http.public_metrics,
+        hosts=http.hosts,
     )
 
 
@@ -56,15 +60,8 @@ class FrontState(ABC):
         # By why a stream went on, and how an engine process ended.
         self.resumed, self.deaths = Counter[str](), Counter[str]()
         self.n_lost = self.n_unresumable = 0
-        # New tokens of streams, and complete answers to requests that may be work for the engine.
-        self.n_new_tokens = self.n_answers = 0
         # The supervisor gave up.
         self.is_lost = False
-
-    @property
-    def progress(self) -> int:
-        """Grows as long as clients get what they asked for."""
-        return self.n_new_tokens + self.n_answers
 
     def metrics(self) -> bytes:
         """The front's own metrics, as text."""
@@ -74,7 +71,7 @@ class FrontState(ABC):
     def numbers(self) -> FrontNumbers:
         """What the front has counted, and what it has now."""
 
-    def tell_unresumable(self, why: str) -> None:
-        """A stream is relayed, but cannot go on elsewhere."""
+    def tell_unresumable(self, why: str, *, is_known: bool) -> None:
+        """A stream is relayed, but cannot go on elsewhere. `is_known`: so it is with each stream of such a server."""
         self.n_unresumable += 1
-        self.log.warning("unresumable", message=why)
+        (self.log.debug if is_known else self.log.warning)("unresumable", message=f"a stream cannot be resumed: {why}")

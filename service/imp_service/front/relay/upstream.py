@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from imp_service.front.relay.connections import FAILURES, TLS_FAILURES, Connections, Trust
 from imp_service.front.relay.names import Place
@@ -80,7 +81,8 @@ class Upstream:
         self.flights: set[Flight] = set()
         self._n_unanswered = 0
         self._common = common
-        self._has_told = False
+        # What it answered last.
+        self._said = ""
         self.connections = Connections(place, common.trust)
         self._asked = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._watch(), name=f"upstream {place.address}")
@@ -110,7 +112,6 @@ class Upstream:
         """Whether it takes new requests."""
         is_ready = is_ready and not self.has_ended
         self.was_ready = self.was_ready or is_ready
-        self._has_told = self._has_told and not is_ready
         if is_ready != self.is_ready:
             self.is_ready = is_ready
             self._common.on_change()
@@ -127,9 +128,13 @@ class Upstream:
         await self.connections.close()
 
     async def _watch(self) -> None:
+        told, log = "", self._common.log
         while True:
             self._asked.clear()
-            self.set_ready(is_ready=(await self._ask(READY) or 500) < 500)
+            self.set_ready(is_ready=_is_ready(await self._ask(READY)))
+            if self._said != told and not self.is_child:  # of a child, the supervisor tells more
+                told = self._said
+                (log.info if self.is_ready else log.warning)("upstream", message=f"{self.address}: {told}")
             await self._cut_silent()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PROBE_EVERY if self.is_ready else PROBE_WAITING_EVERY):
@@ -155,9 +160,13 @@ class Upstream:
             async with asyncio.timeout(PROBE_TIMEOUT):
                 response = await self.connections.send("GET", path, [("via", self._common.via)], None)
                 async with response:
+                    self._said = "ready" if _is_ready(response.status) else f"away: status {response.status}"
                     return response.status
         except (*FAILURES, TimeoutError) as error:
-            if isinstance(error, TLS_FAILURES) and not self._has_told:
-                self._has_told = True
-                self._common.log.warning("upstream", message=f"{self.address}: {error}")
+            self._said = f"away: {error}" if isinstance(error, TLS_FAILURES) else "away: no answer"
             return None
+
+
+def _is_ready(status: int | None) -> bool:
+    """With 421, a server refuses the name by which it is called: it would refuse each call."""
+    return status is not None and status < 500 and status != HTTPStatus.MISDIRECTED_REQUEST
