@@ -7,14 +7,12 @@ import math
 import os
 import random
 import signal
-import socket
 import threading
 import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,8 @@ import imp_service
 from imp_service import Client, LanguageModel
 from imp_service.api.errors import Error
 from imp_service.api.replies import GenerationResult
+from soak.golden_load import ClientState, GoldenLoad
+from support.machine.lasting_port import lasting_port
 from support.run.patience import HANGS_AFTER
 from support.run.pauses import pause
 from support.servers.cutting_proxy import CuttingProxy
@@ -30,7 +30,6 @@ from support.servers.server_process import ServerProcess
 
 SETTINGS = ("drain.delay=200ms", "drain.grace=20s", "kv.bytes=32MiB", "log.format=json")
 STOPPED_SECONDS = 0.3
-PORTS_GIVEN = Path("/proc/sys/net/ipv4/ip_local_port_range")
 # What befalls a server, by the names of Fleet's methods.
 KINDS = ("killed", "cut", "drained", "stopped", "restarted", "cut")
 KILLS = ("killed", "restarted")
@@ -61,15 +60,6 @@ def begun(model: LanguageModel | Client, asked: dict[str, Any]) -> Any:
     """Begins a generation."""
     options = dict(asked)
     return model.generate(options.pop("prompt"), **options)
-
-
-def lasting_port() -> int:
-    """A port that no other process gets while nobody listens there: the kernel gives none of these by itself."""
-    first_given = int(PORTS_GIVEN.read_text().split()[0])
-    while True:
-        port = random.SystemRandom().randrange(first_given // 2, first_given)
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
 
 
 class Member:
@@ -115,9 +105,9 @@ class Member:
         return int(json.loads(self.process.ready_file.read_text())["engine_pid"])
 
     def _show_a_token(self) -> None:
-        """Of more than eight deaths without one, the front gives up (ISO-7). It sees no streams of imp.v1."""
+        """Of more than eight deaths without progress the front gives up (ISO-7). No client may have come meanwhile."""
         (address,) = self.process.wait_until_ready()["http"]
-        body = json.dumps({"prompt": "a", "max_tokens": 1, "stream": True}).encode()
+        body = json.dumps({"prompt": "a", "max_tokens": 1}).encode()
         asked = urllib.request.Request(f"http://{address}/v1/completions", body, {"content-type": "application/json"})
         with urllib.request.urlopen(asked, timeout=HANGS_AFTER) as reply:
             reply.read()
@@ -188,16 +178,8 @@ class Fleet:
         self.n_done[kind] += 1
 
 
-@dataclass
-class Tally:
-    """What the clients saw."""
-
-    n_streams: int = 0
-    n_resumed: int = 0
-
-
-class ResumingLoad:
-    """Clients that run requests one after the other, and compare each stream with its golden one."""
+class ResumingLoad(GoldenLoad):
+    """Clients of imp.v1."""
 
     def __init__(
         self,
@@ -210,60 +192,30 @@ class ResumingLoad:
     ) -> None:
         """`may_be_refused`: before a stream has begun."""
         self._may_be_refused = may_be_refused
-        self._known = known
-        self._stop = threading.Event()
-        self._lock = threading.Lock()
-        self.tally = Tally()
-        self.problems: list[str] = []
-        # What each client has read so far.
-        self.n_read = [0] * n
         # Half of the clients share one connection.
         self._ends = ExitStack()
         shared = self._ends.enter_context(imp_service.connect(target, **options))
-        clients = [
+        self._clients = [
             shared if i % 2 else self._ends.enter_context(imp_service.connect(target, **options)) for i in range(n)
         ]
-        self._threads = [threading.Thread(target=self._work, args=(i, each)) for i, each in enumerate(clients)]
-        for thread in self._threads:
-            thread.start()
+        super().__init__(known, n)
 
-    def _work(self, number: int, client: Client) -> None:
-        rng = random.Random(number)
-        while not self._stop.is_set():
-            asked, whole = rng.choice(self._known)
-            n_read = 0
-            try:
-                generation = begun(client, asked)
-                for _ in generation:
-                    n_read += 1
-                    self.n_read[number] += 1
-                results = generation.results()
-            except Error as error:
-                if n_read or not self._may_be_refused:
-                    self.problems.append(f"a stream was lost after {n_read} replies: {error}")
-                continue
-            if told(results) != whole:
-                self.problems.append(f"other tokens after {results[0].resumed} breaks: {asked}")
-            with self._lock:
-                self.tally.n_streams += 1
-                self.tally.n_resumed += results[0].resumed
+    def read(self, number: int, asked: dict[str, Any], state: ClientState) -> list[Any]:
+        """The answer."""
+        generation = begun(self._clients[number], asked)
+        for _ in generation:
+            state.tick()
+        results = generation.results()
+        state.n_resumed += results[0].resumed
+        return told(results)
 
-    def wait_for_all(self) -> None:
-        """Waits until every client has read more."""
-        before, give_up = [*self.n_read], time.monotonic() + HANGS_AFTER
-        while not all(now > then for now, then in zip(self.n_read, before, strict=True)) and not self.problems:
-            assert time.monotonic() < give_up, "a client reads nothing"
-            pause()
+    def may_end(self, error: Exception, n_events: int) -> bool:
+        """Whether an answer may end so, of which so many parts came."""
+        return isinstance(error, Error) and self._may_be_refused and not n_events
 
-    def stop(self) -> list[str]:
-        """Ends it, each client after its stream; returns the problems."""
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(HANGS_AFTER)
-        if any(thread.is_alive() for thread in self._threads):
-            self.problems.append("a stream hangs")
+    def close(self) -> None:
+        """Closes the connections."""
         self._ends.close()
-        return self.problems
 
 
 @contextmanager
@@ -293,8 +245,10 @@ def run_chaos(
             for kind in takewhile(lambda _: not load.problems and time.monotonic() < began + seconds, kinds):
                 if survives:
                     # Such a server is soon ready again. Of three breaks without a token a stream ends (RSM-4).
-                    load.wait_for_all()
+                    load.wait_for_events(load.events(), all)
                 it.strike(rng, kind)
+        except AssertionError as error:
+            load.problems.append(str(error))
         finally:
             problems = load.stop()
         return {
@@ -303,6 +257,6 @@ def run_chaos(
             "seconds": round(time.monotonic() - began, 1),
             "kills": sum(it.n_done[kind] for kind in KILLS),
             "faults": dict(it.n_done),
-            "streams": load.tally.n_streams,
-            "resumed": load.tally.n_resumed,
+            "streams": load.n_streams,
+            "resumed": load.n_resumed,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import math
 import os
@@ -18,10 +19,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
-from soak.doomed.sitecustomize import SIGNALS
-from soak.fleet import lasting_port
+from soak.doomed.sitecustomize import SIGNALS, SPIN
 from soak.http_streams import HttpLoad, goldens
 from support.machine.command_line import clean_environment
+from support.machine.lasting_port import lasting_port
 from support.run.patience import HANGS_AFTER
 from support.run.pauses import pause
 from support.servers.server_process import ServerProcess
@@ -32,10 +33,11 @@ DOOMED = Path(__file__).with_name("doomed")
 SETTINGS = ("front.hold=120s", "kv.bytes=32MiB", "log.format=json", "log.max_lines_per_second=100000")
 
 # The deaths of a process, and how many of a thousand are of each kind.
-BY_SIGNAL = {"SIGKILL": 470, "SIGSEGV": 80, "SIGABRT": 80, "SIGBUS": 15, "SIGFPE": 25}
+BY_SIGNAL = {"SIGKILL": 466, "SIGSEGV": 80, "SIGABRT": 80, "SIGBUS": 15, "SIGFPE": 25}
 BY_ITSELF = {"exit": 160, "memory": 130}
 # Somebody has to end it: the supervisor, after 8 s. A loop that gets half a processor counts half as long (ISO-6).
-BY_HANGING = {"SIGSTOP": 6, "loop": 4, "deadlock": 6}
+# `loop` and `deadlock` are of the main thread, `spin` is an endless loop of the thread that makes the engine's steps.
+BY_HANGING = {"SIGSTOP": 6, "loop": 4, "deadlock": 6, "spin": 4}
 # Of a supervised process: it and its parent; it, and the next one as soon as it exists.
 OF_SEVERAL = {"parent": 12, "twice": 12}
 MIXED = {**BY_SIGNAL, **BY_ITSELF, **BY_HANGING, **OF_SEVERAL}
@@ -60,7 +62,21 @@ def mixed(n: int, kinds: Sequence[str]) -> list[str]:
 
 def doom(pid: int, kind: str) -> None:
     """Ends a process, or makes it hang."""
+    if kind == "spin":
+        assert ctypes.CDLL(None).tgkill(pid, step_thread(pid), SPIN) == 0
+        return
     os.kill(pid, SIGNALS[kind] if kind in SIGNALS else signal.Signals[kind])
+
+
+def step_thread(pid: int) -> int:
+    """The thread of a busy server that makes the engine's steps: besides the main thread it has used the most time."""
+
+    def used(thread: Path) -> int:
+        fields = (thread / "stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    threads = [each for each in Path(f"/proc/{pid}/task").iterdir() if int(each.name) != pid]
+    return int(max(threads, key=used).name)
 
 
 def children(pid: int) -> set[int]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import random
-import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import anthropic
 import openai
 
+from soak.golden_load import ClientState, GoldenLoad
 from support.run.patience import HANGS_AFTER
 from support.servers.messages_served import CHAT_TOOLS, TOOLS
 
@@ -155,76 +153,20 @@ def goldens(url: str) -> list[tuple[HttpAsked, Any]]:
         clients.close()
 
 
-@dataclass
-class ClientState:
-    """Of one client: what it has read so far, and its longest wait for something to come."""
-
-    n_events: int = 0
-    n_streams: int = 0
-    longest_wait: float = 0.0
-    came_at: float = field(default_factory=time.monotonic)
-
-    def tick(self) -> None:
-        """Something has come."""
-        now = time.monotonic()
-        self.longest_wait, self.came_at = max(self.longest_wait, now - self.came_at), now
-        self.n_events += 1
-
-
-class HttpLoad:
-    """Clients that read streams one after the other, and compare each with its golden one."""
+class HttpLoad(GoldenLoad):
+    """Clients of HTTP."""
 
     def __init__(self, url: str, known: Sequence[tuple[HttpAsked, Any]], n: int) -> None:
-        self._known = known
-        self._stop = threading.Event()
-        self.problems: list[str] = []
-        self.states = [ClientState() for _ in range(n)]
         shared = Clients(url)
         # Half of the clients share their connections.
         self._clients = [shared if i % 2 else Clients(url) for i in range(n)]
-        self._threads = [threading.Thread(target=self._work, args=(i,)) for i in range(n)]
-        for thread in self._threads:
-            thread.start()
+        super().__init__(known, n)
 
-    @property
-    def n_streams(self) -> int:
-        """Answers that came whole, and are the golden ones."""
-        return sum(state.n_streams for state in self.states)
+    def read(self, number: int, asked: HttpAsked, state: ClientState) -> Any:
+        """The answer."""
+        return asked.read(self._clients[number], asked.body, state.tick)
 
-    def events(self) -> list[int]:
-        """What each client has read so far."""
-        return [state.n_events for state in self.states]
-
-    def wait_for_events(self, since: Sequence[int], judge: Callable[[Iterable[bool]], bool]) -> None:
-        """Waits until any client, or all, have read more; `judge` is any() or all()."""
-        give_up = time.monotonic() + HANGS_AFTER
-        while not judge(now > before for now, before in zip(self.events(), since, strict=True)):
-            assert time.monotonic() < give_up and not self.problems, f"nothing comes: {self.problems}"
-            self._stop.wait(0.005)
-
-    def stop(self) -> list[str]:
-        """Ends it, each client after its stream; returns the problems."""
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(HANGS_AFTER)
-        if any(thread.is_alive() for thread in self._threads):
-            self.problems.append("a stream hangs")
+    def close(self) -> None:
+        """Closes the connections."""
         for clients in self._clients:
             clients.close()
-        return self.problems
-
-    def _work(self, number: int) -> None:
-        rng, state = random.Random(number), self.states[number]
-        while not self._stop.is_set():
-            asked, whole = rng.choice(self._known)
-            before = state.n_events
-            try:
-                found = asked.read(self._clients[number], asked.body, state.tick)
-            except Exception as error:
-                n = state.n_events - before
-                self.problems.append(f"client {number}: a stream of {asked} was lost after {n} events: {error!r}")
-                continue
-            if found == whole:
-                state.n_streams += 1
-            else:
-                self.problems.append(f"client {number}: {asked} gave {found}, expected {whole}")

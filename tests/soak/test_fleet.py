@@ -43,7 +43,7 @@ def test_rsm_15_no_stream_of_one_server_is_lost_that_its_supervisor_starts_again
     finally:
         member.process.kill()
     assert problems == []
-    assert load.tally.n_resumed > 0
+    assert load.n_resumed > 0
 
 
 @pytest.mark.long
@@ -63,7 +63,7 @@ def test_rsm_8_a_rolling_restart_of_three_servers_loses_no_stream_and_does_not_w
         finally:
             problems = [*load.stop(), *plain.stop()]
     assert problems == []
-    assert load.tally.n_streams > 0 and plain.tally.n_streams > 0
+    assert load.n_streams > 0 and plain.n_streams > 0
 
 
 def test_rsm_8_a_server_that_is_another_one_is_an_error_and_not_other_tokens(tmp_path: Path) -> None:
