@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     pass
 
 
-# The messages of argparse about an unknown option, and about a word that is not one of the choices.
+# The messages of argparse about an unknown option, a word too many, and a word that is not one of the choices.
 _UNKNOWN = re.compile(r"unrecognized arguments: (-\S+)")
+_SURPLUS = re.compile(r"unrecognized arguments: [^-]")
 _NO_CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)")
 _QUOTED = re.compile(r"[\w.-]+")
 
@@ -95,7 +96,14 @@ class Parser(ArgumentParser):
             raise UsageError(
                 self.prog, f"{found[1]}: unknown command{self._nearest(message) if advice is None else f'; {advice}'}"
             )
-        raise UsageError(self.prog, message + self._nearest(message))
+        raise UsageError(self.prog, message + (self._taken() if _SURPLUS.match(message) else self._nearest(message)))
+
+    def _taken(self) -> str:
+        """The words that the command takes."""
+        words = [str(action.metavar or action.dest) for action in self._get_positional_actions()]
+        is_model_option = "--model" in self._option_string_actions and "MODEL" not in words
+        taken = f"; {self.prog} takes {' '.join(words) or 'options only'}"
+        return f"{taken}, and the model as --model MODEL" if is_model_option else taken
 
     def _nearest(self, message: str) -> str:
         """The option or the choice that a wrong word resembles."""

@@ -60,6 +60,21 @@ def _raise(error: BaseException) -> Callable[[], int]:
 
 
 @pytest.mark.parametrize(
+    ("words", "takes"),
+    [
+        (["serve", "m.gguf"], "imp serve takes MODEL"),
+        (["replay", "m.gguf"], "imp replay takes FILE, and the model as --model MODEL"),
+        (["pull", "a/b"], "imp pull takes OWNER/NAME"),
+    ],
+)
+def test_l18_a_word_too_many_is_refused_with_those_that_the_command_takes(
+    words: list[str], takes: str, capfd: pytest.CaptureFixture[str]
+):
+    assert shell.main([*words, "extra"]) == 64
+    assert capfd.readouterr().err.startswith(f"imp: error: USAGE: unrecognized arguments: extra; {takes}\n")
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (["cnfig"], "; did you mean config?"),
@@ -68,7 +83,7 @@ def _raise(error: BaseException) -> Callable[[], int]:
         (["config", "shw"], "invalid choice: 'shw'"),
         (["config", "show", "--orign"], "unrecognized arguments: --orign; did you mean --origin?"),
         (["config", "show", "--orig"], "unrecognized arguments: --orig; did you mean --origin?"),
-        (["config", "show", "extra"], "unrecognized arguments: extra"),
+        (["config", "show", "extra"], "unrecognized arguments: extra; imp config show takes options only"),
         (["config", "show", "--config", "a", "--config", "b"], "--config is given twice"),
         (["config", "show", "--set"], "--set: expected one argument"),
     ],
