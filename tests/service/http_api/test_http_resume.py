@@ -158,7 +158,9 @@ def rest(http: HttpServed, path: str, body: dict[str, Any], came: list[Unit]) ->
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_rsm_17_any_stream_goes_on_at_any_cut(here: HttpServed, there: HttpServed, path: str, repeats: Repeats) -> None:
+def test_rsm_17_c15_any_stream_goes_on_at_any_cut(
+    here: HttpServed, there: HttpServed, path: str, repeats: Repeats
+) -> None:
     for number in range(repeats(20)):
         rng = random.Random(f"{path} {number}")
         # Chunks of one token: others depend on the time.
